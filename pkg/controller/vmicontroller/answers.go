@@ -12,6 +12,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/names"
 	"github.com/virtkit/virtkit/pkg/service/frame"
 	"github.com/virtkit/virtkit/pkg/vm/conditions"
+	"github.com/virtkit/virtkit/pkg/vm/hotplug"
 	"github.com/virtkit/virtkit/pkg/vm/vmstate"
 )
 
@@ -46,9 +47,9 @@ func (s *Step) stateRefused(view View, there *corev1.PersistentVolumeClaim, err 
 func (s *Step) attached(volume string, pod *corev1.Pod, err error) error {
 	status := &s.Status.VolumeStatus[slices.IndexFunc(s.Status.VolumeStatus,
 		func(status v1.VolumeStatus) bool { return status.Name == volume })]
-	missing := status.Reason == ReasonMissingAttachmentPod
+	missing := status.Reason == hotplug.ReasonMissingAttachmentPod
 	if err != nil {
-		message := fmt.Sprintf("create attachment pod of volume %s: %v", volume, err)
+		message := hotplug.NotCreated(volume, err)
 		if status.Message != message {
 			s.Events = append(s.Events, Event{corev1.EventTypeWarning, ReasonFailedCreate, message})
 		}
@@ -59,7 +60,7 @@ func (s *Step) attached(volume string, pod *corev1.Pod, err error) error {
 	}
 	status.HotplugVolume = &v1.HotplugVolumeStatus{AttachPodName: pod.Name, AttachPodUID: pod.UID}
 	if missing {
-		status.Reason, status.Message = ReasonAttachmentPodNotReady, fmt.Sprintf(messageWaitingForAttachment, pod.Name)
+		status.Reason, status.Message = hotplug.ReasonAttachmentPodNotReady, fmt.Sprintf(messageWaitingForAttachment, pod.Name)
 	}
 	s.Events = append(s.Events, Event{
 		corev1.EventTypeNormal, ReasonSuccessfulCreate, fmt.Sprintf(attachmentCreated, pod.Name, volume),

@@ -15,6 +15,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/names"
 	"github.com/virtkit/virtkit/pkg/service/config"
 	"github.com/virtkit/virtkit/pkg/vm/conditions"
+	"github.com/virtkit/virtkit/pkg/vm/hotplug"
 	"github.com/virtkit/virtkit/pkg/vm/vmstate"
 )
 
@@ -124,9 +125,9 @@ func TestAttached(t *testing.T) {
 		events       []Event
 	}{
 		"made": {
-			before: v1.VolumeStatus{Reason: ReasonMissingAttachmentPod, Message: messageAttachmentPodIsMissing},
+			before: v1.VolumeStatus{Reason: hotplug.ReasonMissingAttachmentPod, Message: messageAttachmentPodIsMissing},
 			want: v1.VolumeStatus{
-				Reason: ReasonAttachmentPodNotReady, Message: "Waiting for attachment pod hp-a to run",
+				Reason: hotplug.ReasonAttachmentPodNotReady, Message: "Waiting for attachment pod hp-a to run",
 				HotplugVolume: named,
 			},
 			events: created,
@@ -138,14 +139,14 @@ func TestAttached(t *testing.T) {
 		},
 		"refused": {
 			err:    errors.New("quota"),
-			before: v1.VolumeStatus{Reason: ReasonMissingAttachmentPod, Message: messageAttachmentPodIsMissing},
-			want:   v1.VolumeStatus{Reason: ReasonMissingAttachmentPod, Message: failure},
+			before: v1.VolumeStatus{Reason: hotplug.ReasonMissingAttachmentPod, Message: messageAttachmentPodIsMissing},
+			want:   v1.VolumeStatus{Reason: hotplug.ReasonMissingAttachmentPod, Message: failure},
 			events: []Event{{corev1.EventTypeWarning, ReasonFailedCreate, failure}},
 		},
 		"refused, which was said": {
 			err:    errors.New("quota"),
-			before: v1.VolumeStatus{Reason: ReasonMissingAttachmentPod, Message: failure},
-			want:   v1.VolumeStatus{Reason: ReasonMissingAttachmentPod, Message: failure},
+			before: v1.VolumeStatus{Reason: hotplug.ReasonMissingAttachmentPod, Message: failure},
+			want:   v1.VolumeStatus{Reason: hotplug.ReasonMissingAttachmentPod, Message: failure},
 		},
 		"refused, while the guest has the disk": {
 			err:    errors.New("quota"),
@@ -156,7 +157,7 @@ func TestAttached(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			tc.before.Name, tc.want.Name = "data", "data"
-			other := v1.VolumeStatus{Name: "other", Reason: ReasonMissingAttachmentPod}
+			other := v1.VolumeStatus{Name: "other", Reason: hotplug.ReasonMissingAttachmentPod}
 			step := Step{}
 			step.Status.VolumeStatus = []v1.VolumeStatus{other, tc.before}
 			err := step.attached("data", pod, tc.err)

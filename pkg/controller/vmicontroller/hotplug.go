@@ -18,8 +18,6 @@ import (
 // Reasons of hotplugged volumes, in events and in their status; KubeVirt's words.
 const (
 	ReasonPVCNotReady             = "PVCNotReady"
-	ReasonMissingAttachmentPod    = "MissingAttachmentPod"
-	ReasonAttachmentPodNotReady   = "AttachmentPodNotReady"
 	ReasonVolumeUnplugged         = "VolumeUnplugged"
 	attachmentCreated             = "Created hotplug attachment pod %s, for volume %s"
 	volumeUnpluggedMessage        = "Volume %s has been unplugged."
@@ -214,17 +212,17 @@ func (s *Step) plugOne(view View, volume *v1.Volume, status *v1.VolumeStatus) {
 	case pod == nil && status.Phase == "":
 		// Said before it is done: virt-handler writes the status at the same time when a spec changes, and a
 		// pod whose name could not be written is made twice.
-		waiting(ReasonMissingAttachmentPod, messageAttachmentPodIsMissing)
+		waiting(hotplug.ReasonMissingAttachmentPod, messageAttachmentPodIsMissing)
 	case pod == nil:
 		s.CreateAttachments = append(s.CreateAttachments, volume.Name)
-		waiting(ReasonMissingAttachmentPod, messageAttachmentPodIsMissing)
+		waiting(hotplug.ReasonMissingAttachmentPod, messageAttachmentPodIsMissing)
 	case pod.DeletionTimestamp != nil:
-		waiting(ReasonAttachmentPodNotReady, fmt.Sprintf(messageWaitingForOldAttach, pod.Name))
+		waiting(hotplug.ReasonAttachmentPodNotReady, fmt.Sprintf(messageWaitingForOldAttach, pod.Name))
 	case life.PodEnded(pod):
 		s.DeleteAttachments = append(s.DeleteAttachments, pod)
-		waiting(ReasonAttachmentPodNotReady, fmt.Sprintf(messageWaitingForOldAttach, pod.Name))
+		waiting(hotplug.ReasonAttachmentPodNotReady, fmt.Sprintf(messageWaitingForOldAttach, pod.Name))
 	case !ContainerRuns(pod):
-		waiting(ReasonAttachmentPodNotReady, NotRunning(pod))
+		waiting(hotplug.ReasonAttachmentPodNotReady, NotRunning(pod))
 	case slices.ContainsFunc(sharers(s.Status.VolumeStatus, status),
 		func(other *v1.VolumeStatus) bool { return other.Phase == v1.HotplugVolumeUnMounted }):
 		// A pod of its own, so that the other volume's claim is released.
@@ -247,7 +245,7 @@ func ContainerRuns(pod *corev1.Pod) bool {
 func NotRunning(pod *corev1.Pod) string {
 	if c := conditions.With(pod.Status.Conditions, corev1.PodScheduled, corev1.ConditionFalse); c != nil &&
 		c.Message != "" {
-		return fmt.Sprintf("attachment pod %s cannot be scheduled: %s", pod.Name, c.Message)
+		return hotplug.Unscheduled(pod.Name, c.Message)
 	}
 	for i := range pod.Status.ContainerStatuses {
 		if w := pod.Status.ContainerStatuses[i].State.Waiting; w != nil && w.Message != "" {

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	v1 "kubevirt.io/api/core/v1"
 
+	"github.com/virtkit/virtkit/pkg/vm/hotplug"
 	"github.com/virtkit/virtkit/pkg/vm/life"
 )
 
@@ -72,7 +73,7 @@ func TestPlug(t *testing.T) {
 		deletes         []string
 		reason, message string
 	}{
-		"new": {phase: v1.VolumeBound, reason: ReasonMissingAttachmentPod},
+		"new": {phase: v1.VolumeBound, reason: hotplug.ReasonMissingAttachmentPod},
 		"announced": {
 			status: &v1.VolumeStatus{Name: "data", Phase: v1.VolumePending, HotplugVolume: &v1.HotplugVolumeStatus{}},
 			phase:  v1.VolumeBound, creates: true,
@@ -83,7 +84,7 @@ func TestPlug(t *testing.T) {
 		},
 		"pod starts": {
 			status: volumeIn(v1.VolumeBound, "a"), pods: []*corev1.Pod{attachPod("a", false)}, phase: v1.VolumeBound,
-			reason: ReasonAttachmentPodNotReady, message: "Waiting for attachment pod hp-a to run",
+			reason: hotplug.ReasonAttachmentPodNotReady, message: "Waiting for attachment pod hp-a to run",
 		},
 		"pod runs": {
 			status: volumeIn(v1.VolumeBound, "a"), pods: []*corev1.Pod{attachPod("a", true)},
@@ -198,7 +199,7 @@ func TestAttachment(t *testing.T) {
 // An attachment pod that was made in a pass whose status another's write outran serves the volume in the next one:
 // there is no second.
 func TestPlugUnnamed(t *testing.T) {
-	view := plugged(&v1.VolumeStatus{Name: "data", Phase: v1.VolumeBound, Reason: ReasonMissingAttachmentPod})
+	view := plugged(&v1.VolumeStatus{Name: "data", Phase: v1.VolumeBound, Reason: hotplug.ReasonMissingAttachmentPod})
 	pod := attachPod("a", true)
 	pod.OwnerReferences = []metav1.OwnerReference{
 		*metav1.NewControllerRef(view.Pods[0], corev1.SchemeGroupVersion.WithKind("Pod")),

@@ -66,7 +66,7 @@ func Disks(vm *v1.VirtualMachine, vmi *v1.VirtualMachineInstance) []Disk {
 		v := &spec.Volumes[i]
 		s := status[v.Name]
 		out = append(out, Disk{
-			Name: v.Name, Source: source(v) + from[v.Name], Device: devices[v.Name], Target: s.Target, Phase: phase(&s),
+			Name: v.Name, Source: source(v) + from[v.Name], Device: devices[v.Name], Target: s.Target, Phase: Phase(&s),
 			Serial: serials[v.Name], Size: size(v, &s), Limits: limits[v.Name].String(),
 			Hotplug: s.HotplugVolume != nil || hotpluggable(v),
 		})
@@ -80,9 +80,9 @@ func Disks(vm *v1.VirtualMachine, vmi *v1.VirtualMachineInstance) []Disk {
 	return out
 }
 
-// phase returns a volume's phase, with the reason where it does not get further.
-func phase(s *v1.VolumeStatus) string {
-	if s.Reason == hotplug.ReasonAttachFailed && s.Phase != v1.VolumeReady {
+// Phase returns a volume's phase, with the reason where it does not get further.
+func Phase(s *v1.VolumeStatus) string {
+	if hotplug.Stuck(s) {
 		return fmt.Sprintf("%s (%s)", s.Phase, s.Reason)
 	}
 	return string(s.Phase)

@@ -12,7 +12,9 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 
 	volumes "github.com/virtkit/virtkit/pkg/client/action/volume"
+	"github.com/virtkit/virtkit/pkg/client/action/wait"
 	"github.com/virtkit/virtkit/pkg/vm/claims"
+	"github.com/virtkit/virtkit/pkg/vm/hotplug"
 	"github.com/virtkit/virtkit/pkg/vm/savedmemory"
 )
 
@@ -166,8 +168,8 @@ func (e *explanation) unattached() {
 	}
 	for i := range e.VMI.Spec.Volumes {
 		name, claim := e.VMI.Spec.Volumes[i].Name, ClaimName(&e.VMI.Spec.Volumes[i])
-		status := volumes.Unattached(e.VMI, name)
-		if status == nil {
+		status := volumes.Status(wait.State{VMI: e.VMI}, name)
+		if status == nil || !hotplug.Stuck(status) {
 			continue
 		}
 		message := fmt.Sprintf("volume %q is not attached: %s", name, volumes.Said(name, status.Message))
@@ -179,6 +181,9 @@ func (e *explanation) unattached() {
 				stop = "kubectl delete " + others[0] + e.flag()
 			}
 			fixes = slices.Insert(fixes, 0, stop)
+		}
+		if pod := status.HotplugVolume; status.Reason == hotplug.ReasonAttachmentPodNotReady && pod != nil {
+			fixes = append(fixes, "kubectl describe pod "+pod.AttachPodName+e.flag())
 		}
 		e.add(rankVolume, LayerVolumes, "pvc/"+claim, Broken, status.Reason, message, fixes...)
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/names"
 	"github.com/virtkit/virtkit/pkg/vm/claims"
 	"github.com/virtkit/virtkit/pkg/vm/expansion"
+	"github.com/virtkit/virtkit/pkg/vm/hotplug"
 	"github.com/virtkit/virtkit/pkg/vm/identity"
 	"github.com/virtkit/virtkit/pkg/vm/vmstate"
 	"github.com/virtkit/virtkit/pkg/vm/volumemigration"
@@ -399,6 +400,17 @@ func TestSituations(t *testing.T) {
 			}), "VolumeAttachFailed", Broken, LayerVolumes,
 			`volume "data" is not attached: PersistentVolumeClaim data is in use by another virtual machine; ` +
 				`claim data is in use by web`, "virtctl stop web -n default",
+		},
+		{
+			"a plugged claim on another node", withClaim(claimOf(corev1.ClaimBound, nil, time.Hour), func(f *Facts) {
+				f.VMI.Status.VolumeStatus = []v1.VolumeStatus{{
+					Name: "data", Phase: v1.VolumeBound, Reason: hotplug.ReasonAttachmentPodNotReady,
+					Message:       hotplug.Unscheduled("hp-volume-x", "node affinity"),
+					HotplugVolume: &v1.HotplugVolumeStatus{AttachPodName: "hp-volume-x"},
+				}}
+			}), "AttachmentPodNotReady", Broken, LayerVolumes,
+			`volume "data" is not attached: attachment pod hp-volume-x cannot be scheduled: node affinity`,
+			"virtctl removevolume demo -n default --volume-name data",
 		},
 		{
 			"a claim that grows", withClaim(expanding("", corev1.PersistentVolumeClaimResizing)),

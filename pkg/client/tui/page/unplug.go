@@ -13,12 +13,14 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	v1 "kubevirt.io/api/core/v1"
 
+	"github.com/virtkit/virtkit/pkg/client/action/describe"
 	"github.com/virtkit/virtkit/pkg/client/action/volume"
 	"github.com/virtkit/virtkit/pkg/client/store"
 	"github.com/virtkit/virtkit/pkg/client/tui/keymap"
 	"github.com/virtkit/virtkit/pkg/client/tui/theme"
 	"github.com/virtkit/virtkit/pkg/client/tui/widget"
 	"github.com/virtkit/virtkit/pkg/vm/claims"
+	"github.com/virtkit/virtkit/pkg/vm/hotplug"
 )
 
 // attachment is a volume that was plugged in, as a row of the page.
@@ -90,7 +92,7 @@ func attachmentColumns(w *World, ends func(attachment) bool) []widget.Column[att
 		name,
 		word("CLAIM", 1, func(a attachment) string { return a.Claim }),
 		size,
-		{Title: "STATUS", Max: 24, Cell: func(a attachment, _ time.Time) widget.Cell {
+		{Title: "STATUS", Max: 32, Cell: func(a attachment, _ time.Time) widget.Cell {
 			switch {
 			case ends(a):
 				return state(w.Theme, "claim "+claims.Terminating, theme.Bad)
@@ -98,6 +100,9 @@ func attachmentColumns(w *World, ends func(attachment) bool) []widget.Column[att
 				return state(w.Theme, "not in the guest", theme.Dim)
 			case a.Status.Phase == v1.VolumeReady:
 				return state(w.Theme, string(v1.VolumeReady), theme.Good)
+			}
+			if hotplug.Stuck(a.Status) {
+				return state(w.Theme, describe.Phase(a.Status), theme.Bad)
 			}
 			return state(w.Theme, cmp.Or(string(a.Status.Phase), "Unknown"), theme.Busy)
 		}},
