@@ -48,6 +48,9 @@ func (h *handler) open(volume Volume) (*image, error) {
 	}
 	defer root.Close()
 	file, err := openRegular(root, names.ExportRaw)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, noDiskError(volume.Name)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("open the disk of volume %s: %w", volume.Name, err)
 	}
@@ -58,6 +61,16 @@ func (h *handler) open(volume Volume) (*image, error) {
 	tag := fmt.Sprintf(`"%x-%x"`, info.Size(), info.ModTime().UnixNano())
 	return &image{File: file, size: info.Size(), tag: tag, info: info}, nil
 }
+
+// noDiskError is an fs.ErrNotExist: the volume of this name is empty.
+type noDiskError string
+
+func (e noDiskError) Error() string {
+	return fmt.Sprintf("volume %s has no disk yet, which the first start of a VM with it makes; start the VM once",
+		string(e))
+}
+
+func (noDiskError) Is(target error) bool { return target == fs.ErrNotExist }
 
 // openRegular opens a regular file below a root.
 func openRegular(root *os.Root, name string) (*os.File, error) {

@@ -129,6 +129,18 @@ func (e *export) sparse(size int64) string {
 	return string(data)
 }
 
+// A claim that no guest has had has no disk yet.
+func TestNoDiskYet(t *testing.T) {
+	e := newExport(t)
+	for _, path := range []string{"/volumes/a.b/disk.img", "/volumes/a.b/disk.img.gz", "/volumes/a.b/disk.qcow2"} {
+		r := e.get(path)
+		if text := body(t, r); r.StatusCode != http.StatusNotFound ||
+			!strings.HasPrefix(text, "volume a.b has no disk yet, which the first start of a VM with it makes;") {
+			t.Errorf("%s: %d %s", path, r.StatusCode, text)
+		}
+	}
+}
+
 func TestToken(t *testing.T) {
 	e := newExport(t)
 	e.write("disk/disk.img", "data")

@@ -652,19 +652,26 @@ func run(t *testing.T, a *App, cmd tea.Cmd, depth int) {
 	}
 	answer := make(chan tea.Msg, 1)
 	go func() { answer <- cmd() }()
-	select {
-	case msg := <-answer:
-		switch m := msg.(type) {
-		case nil, tea.QuitMsg:
-		case tea.BatchMsg:
-			for _, c := range m {
-				run(t, a, c, depth+1)
+	// What has not answered after 20 ticks is a clock, or a cursor that blinks. A ticker drops those for which this
+	// process had no processor, and the command had none either.
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for range 20 {
+		select {
+		case msg := <-answer:
+			switch m := msg.(type) {
+			case nil, tea.QuitMsg:
+			case tea.BatchMsg:
+				for _, c := range m {
+					run(t, a, c, depth+1)
+				}
+			default:
+				_, next := a.Update(m)
+				run(t, a, next, depth+1)
 			}
-		default:
-			_, next := a.Update(m)
-			run(t, a, next, depth+1)
+			return
+		case <-tick.C:
 		}
-	case <-time.After(200 * time.Millisecond): // a clock, or a cursor that blinks
 	}
 }
 
