@@ -22,7 +22,10 @@ func FuzzGuards(f *testing.F) {
 		}
 		plan := network.Plan{Interfaces: []network.Interface{
 			{Name: "default", PodLink: network.PodLink, Guard: &network.Guard{IPv4: true}},
-			{Name: "red", PodLink: "net1", Guard: &network.Guard{}, PodIPs: []netip.Addr{netip.MustParseAddr("192.0.2.9")}},
+			{
+				Name: "red", PodLink: "net1", Guard: &network.Guard{},
+				PodIPs: []netip.Addr{netip.MustParseAddr("192.0.2.9")},
+			},
 			{Name: "free", PodLink: "net2"},
 		}}
 		plan.Admit(of)

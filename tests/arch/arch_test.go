@@ -94,8 +94,9 @@ var arrows = map[string][]string{
 	"pkg/vm/sizing": {"pkg/vm/conditions"},
 	"pkg/vm/surface": {
 		"pkg/vm/claims", "pkg/vm/filesystems", "pkg/vm/hotplug", "pkg/vm/launcherlog", "pkg/vm/life",
-		"pkg/vm/macaddress", "pkg/vm/migrations", "pkg/vm/network", "pkg/vm/passthrough", "pkg/vm/pci", "pkg/vm/peripherals", "pkg/vm/qos",
-		"pkg/vm/sizing", "pkg/vm/vmstate", "pkg/vm/volumemigration", "pkg/names", "pkg/version",
+		"pkg/vm/macaddress", "pkg/vm/migrations", "pkg/vm/network", "pkg/vm/passthrough", "pkg/vm/pci",
+		"pkg/vm/peripherals", "pkg/vm/qos", "pkg/vm/sizing",
+		"pkg/vm/vmstate", "pkg/vm/volumemigration", "pkg/names", "pkg/version",
 	},
 	"pkg/vm/vhostmd": {},
 	"pkg/vm/vmstate": {"pkg/names", "pkg/vm/migrations", "pkg/vm/peripherals"},

@@ -60,7 +60,8 @@ func (s *Step) attached(volume string, pod *corev1.Pod, err error) error {
 	}
 	status.HotplugVolume = &v1.HotplugVolumeStatus{AttachPodName: pod.Name, AttachPodUID: pod.UID}
 	if missing {
-		status.Reason, status.Message = hotplug.ReasonAttachmentPodNotReady, fmt.Sprintf(messageWaitingForAttachment, pod.Name)
+		status.Reason = hotplug.ReasonAttachmentPodNotReady
+		status.Message = fmt.Sprintf(messageWaitingForAttachment, pod.Name)
 	}
 	s.Events = append(s.Events, Event{
 		corev1.EventTypeNormal, ReasonSuccessfulCreate, fmt.Sprintf(attachmentCreated, pod.Name, volume),

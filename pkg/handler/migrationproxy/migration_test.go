@@ -255,7 +255,8 @@ func TestGuards(t *testing.T) {
 		channel Channel
 		guards  string
 	}{{Peer, said}, {Memory, said}, {Peer, ""}, {Peer, strings.Repeat("x", MaxGuards+1)}} {
-		if conn, err := connect(t.Context(), dial, peer.Listener.Addr().String(), "m", c.channel, c.guards); err == nil {
+		conn, err := connect(t.Context(), dial, peer.Listener.Addr().String(), "m", c.channel, c.guards)
+		if err == nil {
 			conn.Close()
 			t.Errorf("channel %s was opened", c.channel)
 		}

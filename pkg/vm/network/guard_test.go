@@ -121,7 +121,8 @@ func TestAdmit(t *testing.T) {
 		change bool
 	}{
 		"its own and the pod's": {
-			"net1", &Guard{}, Guard{IPv4: true, Addresses: []netip.Addr{at("192.0.2.7")}},
+			"net1", &Guard{},
+			Guard{IPv4: true, Addresses: []netip.Addr{at("192.0.2.7")}},
 			&Guard{IPv4: true, Addresses: []netip.Addr{at("192.0.2.7"), at("192.0.2.200")}}, true,
 		},
 		"no family is managed":         {"net1", &Guard{}, Guard{Addresses: many}, &Guard{}, false},
@@ -129,12 +130,14 @@ func TestAdmit(t *testing.T) {
 		"one that may send as anybody": {"net1", nil, Guard{IPv4: true}, nil, false},
 		"none that a guest has": {
 			"net1", &Guard{}, Guard{IPv4: true, IPv6: true, Addresses: []netip.Addr{
-				{}, at("0.0.0.0"), at("224.0.0.1"), at("255.255.255.255"), at("::"), at("ff02::1"), at("127.0.0.1"),
+				{},
+				at("0.0.0.0"), at("224.0.0.1"), at("255.255.255.255"), at("::"), at("ff02::1"), at("127.0.0.1"),
 				at("fe80::1%eth0"), at("::ffff:192.0.2.9"), at("2001:db8::1%x"),
 			}}, &Guard{IPv4: true, IPv6: true, Addresses: []netip.Addr{at("192.0.2.200")}}, true,
 		},
 		"too many": {
-			"net1", &Guard{}, Guard{IPv4: true, Addresses: many},
+			"net1", &Guard{},
+			Guard{IPv4: true, Addresses: many},
 			&Guard{IPv4: true, Addresses: slices.Concat(many[:1], many[2:], []netip.Addr{at("192.0.2.200")})}, true,
 		},
 	} {
