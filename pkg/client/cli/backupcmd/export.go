@@ -135,12 +135,12 @@ func (o *ExportOptions) complete(what string) error {
 // backup. kind and name are of what is exported.
 func CheckFile(program, file, kind, name string) error {
 	download := func(format string) string {
-		of := "vm"
 		if kind == exports.KindSnapshot {
-			of = "snapshot"
+			return fmt.Sprintf("%s vmexport download %s --snapshot=%[2]s --format=%[3]s --output=%[4]s", program, name,
+				format, file)
 		}
-		return fmt.Sprintf("%s vmexport download %s --%s=%[2]s --format=%[4]s --output=%[5]s", program, name, of,
-			format, file)
+		return fmt.Sprintf("%s vmexport download %s --vm=%[2]s --format=%[3]s --output=%[4]s", program, name, format,
+			file)
 	}
 	switch strings.ToLower(filepath.Ext(file)) {
 	case ".ova":
