@@ -116,10 +116,10 @@ func startController(ctx context.Context) (stop func() error) {
 	}
 	done := make(chan error, 1)
 	go func() { done <- options.RunWith(ctx, config) }()
-	return func() error {
+	return sync.OnceValue(func() error {
 		cancel()
 		return <-done
-	}
+	})
 }
 
 // writeLog notes every request that changes something, leases apart.
@@ -199,11 +199,24 @@ func (l *writeLog) killAfter(text string) {
 	l.last, l.cut, l.first = text, false, len(l.lines)
 }
 
-// wrote reports whether a line with a text was written since killAfter.
+// armed reports whether a write is to kill virt-controller, and has not.
+func (l *writeLog) armed() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.last != ""
+}
+
+// wrote reports whether a line with a text was written since killAfter. That of a request whose sender has ended before
+// the answer has the code 0 in place of the text's: it may have been carried out.
 func (l *writeLog) wrote(text string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return slices.ContainsFunc(l.lines[l.first:], func(line string) bool { return strings.Contains(line, text) })
+	unanswered := text
+	if i := strings.LastIndexByte(text, ' '); i >= 0 {
+		unanswered = text[:i] + " 0"
+	}
+	return slices.ContainsFunc(l.lines[l.first:],
+		func(line string) bool { return strings.Contains(line, text) || strings.Contains(line, unanswered) })
 }
 
 // phaseSet returns " phase X" of a request that writes this phase.
