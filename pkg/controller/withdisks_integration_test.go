@@ -150,8 +150,8 @@ func TestWithDisks(tt *testing.T) {
 // path returns the end of a path below a namespace's objects of KubeVirt's kinds.
 func (t *test) path(end string) string { return "/apis/kubevirt.io/v1/namespaces/" + t.namespace + end }
 
-// killed waits until virt-controller is killed, and starts another, which next is to kill. Other controllers' writes may
-// be on their way when it is: where next is one of them, nothing kills the other virt-controller.
+// killed waits until virt-controller is killed, and starts another, which next is to kill. Other controllers' writes
+// may be on their way when it is: where next is one of them, nothing kills the other virt-controller.
 func (t *test) killed(next string) {
 	t.Helper()
 	t.eventually("virt-controller is killed", func() (bool, error) { return writes.killed() || !writes.armed(), nil })

@@ -10,12 +10,14 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -263,14 +265,21 @@ func makeCertificates(t *testing.T, config *rest.Config) *tls.Config {
 	return api.HandlerConfig(nodeName)
 }
 
+// freePort returns a port that nothing uses. It is below those that the system gives to connections and listeners that
+// ask for any, one of which would have it before it is listened on.
 func freePort(t *testing.T) int {
 	t.Helper()
-	l, err := net.Listen("tcp", ":0")
-	if err != nil {
-		t.Fatal(err)
+	const least, most = 10_000, 32_000
+	for range 100 {
+		port := least + rand.IntN(most-least)
+		l, err := net.Listen("tcp", net.JoinHostPort("", strconv.Itoa(port)))
+		if err == nil {
+			l.Close()
+			return port
+		}
 	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port
+	t.Fatal("no port is free")
+	return 0
 }
 
 // writeLog notes the requests that change something.
