@@ -7,6 +7,7 @@
 //	vmi.go     the instance and its guest         nodes.go     the node, virt-handler, the scheduler's verdict
 //	pod.go     the launcher's pod                 stack.go     virtkit itself
 //	migration.go  what keeps the guest on its node
+//	connection.go what drops connections to the guest; connection_guest.go and connection_policy.go have its parts
 package why
 
 import (
@@ -115,6 +116,8 @@ type Report struct {
 	Causes []Cause `json:"causes"`
 	// Migration says what keeps the guest on its node; absent while there is no guest.
 	Migration *Migration `json:"migration,omitempty"`
+	// Connection says what drops connections to the guest; absent unless --from asks, or there is no such machine.
+	Connection *Connection `json:"connection,omitempty"`
 	// Unreadable names resources that the user may not read, and which therefore may hide a cause.
 	Unreadable []string `json:"unreadable,omitempty"`
 }
@@ -145,7 +148,8 @@ type Link struct {
 
 // Cause is one thing in the way.
 type Cause struct {
-	// Layer is that of a link, or stack for virtkit itself.
+	// Layer is that of a link, or stack for virtkit itself; of a connection also source, where it comes from, or
+	// network.
 	Layer Layer `json:"layer"`
 	// Object is KIND/NAME, in lower case as kubectl takes it.
 	Object string `json:"object"`
@@ -153,7 +157,8 @@ type Cause struct {
 	Reason string `json:"reason"`
 	// Message is a sentence for people.
 	Message string `json:"message"`
-	// State is broken or waiting; ok for a remark that blocks nothing; off for a VM that is not meant to run.
+	// State is broken or waiting; ok for a remark that blocks nothing; off for a VM that is not meant to run; unknown
+	// for what could not be looked at.
 	State State `json:"state"`
 	// Fixes are commands or fields that help, the best first.
 	Fixes []string `json:"mend,omitempty"`
@@ -181,6 +186,13 @@ func (r *Report) DeepCopyObject() runtime.Object {
 		migration := *r.Migration
 		migration.Obstacles = slices.Clone(migration.Obstacles)
 		out.Migration = &migration
+	}
+	if r.Connection != nil {
+		connection := *r.Connection
+		connection.Paths = slices.Clone(connection.Paths)
+		connection.Causes = slices.Clone(connection.Causes)
+		connection.Notes = slices.Clone(connection.Notes)
+		out.Connection = &connection
 	}
 	return &out
 }

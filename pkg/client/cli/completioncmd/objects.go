@@ -96,6 +96,23 @@ func Prefixed(prefix string, others cobra.CompletionFunc) cobra.CompletionFunc {
 	}
 }
 
+// Pods completes the pods of the namespace, and of another one after its name and a slash.
+func Pods(f *cli.Factory) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, _ []string, toComplete string) ([]string, cobra.ShellCompDirective) {
+		of, _, typed := strings.Cut(toComplete, "/")
+		list := func(ctx context.Context, c *client.Client, namespace string) ([]string, error) {
+			if typed {
+				namespace = of
+			}
+			return c.Names(ctx, core, namespace, "pods")
+		}
+		if typed {
+			return Prefixed(of+"/", names(f, -1, list))(cmd, nil, toComplete)
+		}
+		return names(f, -1, list)(cmd, nil, toComplete)
+	}
+}
+
 // ReplicaSets completes the names of VirtualMachineInstanceReplicaSets.
 func ReplicaSets(f *cli.Factory) cobra.CompletionFunc {
 	return names(f, -1, func(ctx context.Context, c *client.Client, ns string) ([]string, error) {

@@ -71,6 +71,38 @@ func printMigration(s *cli.IOStreams, r *why.Report, program string) error {
 	return s.PrintMarks(b.String(), colours)
 }
 
+func printConnection(s *cli.IOStreams, r *why.Report, program string) error {
+	var b strings.Builder
+	c := r.Connection
+	fmt.Fprintf(&b, "%s/%s: %s\n", r.Metadata.Namespace, r.Metadata.Name, printable.Line(c.Summary))
+	if len(c.Paths) > 0 {
+		b.WriteString("\n")
+		for _, p := range c.Paths {
+			mark := marks[c.Verdict]
+			if p.Ports == "none" && c.Verdict == why.OK { // by the other family
+				mark = marks[why.Broken]
+			}
+			fmt.Fprintf(&b, "  %-4s  %s  %s to %s, %s ports: %s\n", mark, p.Family, p.From, p.To, c.Protocol, p.Ports)
+		}
+	}
+	for i, cause := range c.Causes {
+		fmt.Fprintf(&b, "\n%d. %s (%s)\n", i+1, printable.Line(cause.Message), cause.Reason)
+		printCause(&b, cause, program)
+	}
+	for i, note := range c.Notes {
+		if i == 0 {
+			b.WriteString("\n")
+		}
+		fmt.Fprintf(&b, "note: %s\n", printable.Line(note))
+	}
+	if c.Verdict == why.OK {
+		b.WriteString("\nNot looked at: a firewall in the guest, what listens there, and the network plugin's own " +
+			"kinds of policies.\n")
+	}
+	printUnreadable(&b, r)
+	return s.PrintMarks(b.String(), colours)
+}
+
 func printCause(b *strings.Builder, c why.Cause, program string) {
 	for i, fix := range c.Fixes {
 		label := "fix:"

@@ -11,16 +11,13 @@ import (
 	"k8s.io/apimachinery/pkg/api/validate/content"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 
-	"github.com/virtkit/virtkit/pkg/client/action"
 	"github.com/virtkit/virtkit/pkg/client/action/client"
 	"github.com/virtkit/virtkit/pkg/client/action/sets"
 	"github.com/virtkit/virtkit/pkg/client/action/why"
 	"github.com/virtkit/virtkit/pkg/client/action/why/gather"
 	"github.com/virtkit/virtkit/pkg/client/cli"
 	"github.com/virtkit/virtkit/pkg/client/cli/completioncmd"
-	"github.com/virtkit/virtkit/pkg/client/printable"
 )
 
 // Options of `virtctl why`.
@@ -29,6 +26,10 @@ type Options struct {
 	Output  *cli.Output
 	Chosen  cli.Chosen
 	Migrate bool
+	// From is the pod or address that connects to the guests, empty when no connection is asked about.
+	From     string
+	Protocol string
+	Port     int32
 }
 
 // NewCmdWhy makes the command.
@@ -45,12 +46,20 @@ why the guest cannot move to another node, with all reasons at once. Of a pool o
 are fewer ready machines than there are to be, with the first cause of each that is not. Of a snapshot, restore or
 clone it says what it waits for, or why it failed.
 
+With --from POD it says what drops connections from that pod to the guest, or that nothing known does: NetworkPolicies
+of both namespaces, the ports that the guest's interface lists, a cable that is pulled, a guest that does not run. POD
+is NAME, NAMESPACE/NAME, or the address of a client outside of the cluster. Without --port it is about all ports.
+
 It ends with 0 when nothing blocks it or the VM is not meant to run, with 8 when time alone may help, with 1
-when someone must act, and with 3 when there is no such VM. Of several machines it explains one after the other; -o
+when someone must act, and with 3 when there is no such VM or pod. With --from, 4 says that the answer depends on what
+you may not read. Of several machines it explains one after the other; -o
 prints a list of reports, and the code is 1 when those of the machines that are blocked differ.`,
 		Example: cli.Examples(f.Program, `
 			virtctl why demo
 			virtctl why demo --migrate
+			virtctl why demo --from client --port 80
+			virtctl why demo --from shop/client --port 53 --protocol udp
+			virtctl why demo --from 192.0.2.7
 			virtctl why web db
 			virtctl why -l app=web
 			virtctl why vmpool/web
@@ -63,6 +72,9 @@ prints a list of reports, and the code is 1 when those of the machines that are 
 			if err := o.Chosen.Validate(cmd, true); err != nil {
 				return err
 			}
+			if err := o.validateConnection(cmd); err != nil {
+				return err
+			}
 			if _, err := o.subjects(metav1.NamespaceDefault); err != nil {
 				return err
 			}
@@ -73,6 +85,7 @@ prints a list of reports, and the code is 1 when those of the machines that are 
 		},
 	}
 	cmd.Flags().BoolVar(&o.Migrate, "migrate", false, "Explain why the guest cannot move to another node")
+	o.addConnectionFlags(cmd)
 	o.Chosen.AddFlag(cmd)
 	o.Output.AddFlags(cmd)
 	return cmd
@@ -160,8 +173,8 @@ func (o *Options) subject(kind, name, namespace string) (subject, error) {
 	if rest == "" || len(content.IsPathSegmentName(rest)) > 0 {
 		return subject{}, cli.UsageErrorf("%q is not %s/NAME", name, set.Short)
 	}
-	if o.Migrate {
-		return subject{}, cli.UsageErrorf("--migrate is about one machine; %s has several", name)
+	if flag := o.ofMachine(); flag != "" {
+		return subject{}, cli.UsageErrorf("%s is about one machine; %s has several", flag, name)
 	}
 	return subject{target: cli.Target{Namespace: namespace, Name: rest}, set: &set}, nil
 }
@@ -171,8 +184,8 @@ func (o *Options) operation(kind, name, namespace string) (subject, error) {
 	switch {
 	case name == "" || len(content.IsPathSegmentName(name)) > 0:
 		return subject{}, cli.UsageErrorf("%q is not %s/NAME", kind+"/"+name, kind)
-	case o.Migrate:
-		return subject{}, cli.UsageErrorf("--migrate is about a machine; %s/%s is none", kind, name)
+	case o.ofMachine() != "":
+		return subject{}, cli.UsageErrorf("%s is about a machine; %s/%s is none", o.ofMachine(), kind, name)
 	}
 	return subject{target: cli.Target{Namespace: namespace, Name: name}, operation: kind}, nil
 }
@@ -200,7 +213,11 @@ func Run(ctx context.Context, o *Options) error {
 			subjects = append(subjects, subject{target: t})
 		}
 	}
-	reports, errs := o.explain(ctx, c, subjects)
+	asked, err := o.connection(ctx, c, namespace)
+	if err != nil {
+		return err
+	}
+	reports, errs := o.explain(ctx, c, subjects, asked)
 	if !o.Output.Given() {
 		reports, errs = o.withoutMissing(reports, errs)
 	}
@@ -214,7 +231,9 @@ func Run(ctx context.Context, o *Options) error {
 const parallel = 8
 
 // explain looks at each subject, and returns the reports in their order and what could not be looked at.
-func (o *Options) explain(ctx context.Context, c *client.Client, subjects []subject) ([]*why.Report, []error) {
+func (o *Options) explain(
+	ctx context.Context, c *client.Client, subjects []subject, asked *gather.Asked,
+) ([]*why.Report, []error) {
 	found, failures := make([]*why.Report, len(subjects)), make([]error, len(subjects))
 	var names []string
 	for _, s := range subjects {
@@ -227,7 +246,7 @@ func (o *Options) explain(ctx context.Context, c *client.Client, subjects []subj
 			room <- struct{}{}
 			group.Go(func() {
 				defer func() { <-room }()
-				found[i], failures[i] = o.one(ctx, c, s)
+				found[i], failures[i] = o.one(ctx, c, s, asked)
 			})
 		}
 		group.Wait()
@@ -245,7 +264,10 @@ func (o *Options) explain(ctx context.Context, c *client.Client, subjects []subj
 	return reports, errs
 }
 
-func (o *Options) one(ctx context.Context, c *client.Client, s subject) (*why.Report, error) {
+// one explains a subject; asked is the connection that is asked about, nil for none.
+func (o *Options) one(
+	ctx context.Context, c *client.Client, s subject, asked *gather.Asked,
+) (*why.Report, error) {
 	if s.operation != "" {
 		facts, err := gather.Operation(ctx, c, s.operation, s.target.Namespace, s.target.Name)
 		if err != nil {
@@ -264,7 +286,14 @@ func (o *Options) one(ctx context.Context, c *client.Client, s subject) (*why.Re
 	if err != nil {
 		return nil, err
 	}
-	return why.Explain(facts), nil
+	if asked == nil {
+		return why.Explain(facts), nil
+	}
+	connection, err := gather.Connection(ctx, c, facts, *asked)
+	if err != nil {
+		return nil, err
+	}
+	return why.ExplainConnection(connection), nil
 }
 
 // print writes the reports, each under its machine's name, two blank lines apart.
@@ -286,83 +315,15 @@ func (o *Options) print(reports []*why.Report) error {
 			}
 		}
 		write := printReport
-		if o.Migrate {
+		switch {
+		case o.Migrate:
 			write = printMigration
+		case r.Connection != nil:
+			write = printConnection
 		}
 		if err := write(o.Factory.IO, r, o.Factory.Program); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-// outcome returns the error that the program ends with: the code of the reports and errors that are not ok when they
-// share one. It does not repeat what the reports say, which has been printed.
-func outcome(reports []*why.Report, errs []error, migrate bool) error {
-	said := utilerrors.NewAggregate(errs)
-	for _, r := range reports {
-		if err := exit(r, migrate); err != nil {
-			errs = append(errs, err)
-		}
-	}
-	if len(errs) == 0 {
-		return nil
-	}
-	if len(errs) == 1 {
-		return errs[0]
-	}
-	code := cli.ExitCode(utilerrors.NewAggregate(errs))
-	if said == nil {
-		return &cli.ExitError{Code: code}
-	}
-	return &cli.ExitError{Code: code, Err: said}
-}
-
-// withoutMissing makes errors of the reports about what does not exist: as text they have nothing to explain. Programs
-// that read a report get it.
-func (o *Options) withoutMissing(reports []*why.Report, errs []error) ([]*why.Report, []error) {
-	var found []*why.Report
-	for _, r := range reports {
-		if !missing(r) {
-			found = append(found, r)
-			continue
-		}
-		cause := r.Causes[0]
-		text := printable.Line(cause.Message)
-		if len(cause.Fixes) > 0 && !strings.HasSuffix(text, "?") {
-			text += "; see `" + printable.Line(strings.Join(cause.Fixes, "` and `")) + "`"
-		}
-		errs = append(errs, &absentError{action.Advice(o.Factory.Program, text)})
-	}
-	return found, errs
-}
-
-// absentError is an action.ErrNotFound that says what may have been meant.
-type absentError struct{ text string }
-
-func (e *absentError) Error() string        { return e.text }
-func (e *absentError) Is(target error) bool { return target == action.ErrNotFound }
-
-// missing reports that what the report is about does not exist.
-func missing(r *why.Report) bool { return len(r.Causes) > 0 && r.Causes[0].Reason == "NotFound" }
-
-// exit returns the report's exit code as an error without text, since the report has been printed.
-func exit(r *why.Report, migrate bool) error {
-	code := cli.ExitOK
-	switch {
-	case migrate && r.Migration != nil && r.Migration.Possible:
-	case migrate:
-		code = cli.ExitFailure
-	case r.Verdict == why.Broken:
-		code = cli.ExitFailure
-	case r.Verdict == why.Waiting:
-		code = cli.ExitTimeout
-	}
-	if missing(r) {
-		code = cli.ExitNotFound
-	}
-	if code == cli.ExitOK {
-		return nil
-	}
-	return &cli.ExitError{Code: code}
 }

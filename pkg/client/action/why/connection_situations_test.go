@@ -1,0 +1,115 @@
+package why
+
+import (
+	"net/netip"
+
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	v1 "kubevirt.io/api/core/v1"
+	"sigs.k8s.io/yaml"
+)
+
+// connected is a connection from pod shop/client to port 80 of a guest that runs well, with masquerade.
+func connected() ConnectionFacts {
+	f := ConnectionFacts{
+		Facts: healthy(), Protocol: corev1.ProtocolTCP, Port: 80,
+		Source: Source{Pod: &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{
+				Namespace: "shop", Name: "client", Labels: map[string]string{"app": "till",
+					"pod-template-hash": "x"},
+			},
+			Spec: corev1.PodSpec{NodeName: "two"},
+			Status: corev1.PodStatus{Phase: corev1.PodRunning, PodIP: "10.0.2.2", PodIPs: ips("10.0.2.2",
+				"fd00:2::2")},
+		}},
+		Policies: map[string][]networkingv1.NetworkPolicy{"default": {}, "shop": {}},
+		Namespaces: map[string]map[string]string{
+			"default": {corev1.LabelMetadataName: "default"}, "shop": {corev1.LabelMetadataName: "shop",
+				"team": "red"},
+		},
+	}
+	spec := &f.VMI.Spec
+	spec.Networks = []v1.Network{*v1.DefaultPodNetwork()}
+	spec.Domain.Devices.Interfaces = []v1.Interface{*v1.DefaultMasqueradeNetworkInterface()}
+	f.VM.Spec.Template.Spec = *spec.DeepCopy()
+	f.VMI.Status.Interfaces = []v1.VirtualMachineInstanceNetworkInterface{{
+		Name: "default", IP: "10.0.1.1", IPs: []string{"10.0.1.1", "fd00:1::1"}, LinkState: "up",
+	}}
+	pod := &f.Pods[0]
+	pod.Namespace, pod.Status.HostIP = "default", "192.168.0.1"
+	pod.Labels[v1.DeprecatedVirtualMachineNameLabel] = "demo"
+	pod.Status.PodIP, pod.Status.PodIPs = "10.0.1.1", ips("10.0.1.1", "fd00:1::1")
+	return f
+}
+
+func ips(all ...string) []corev1.PodIP {
+	var out []corev1.PodIP
+	for _, ip := range all {
+		out = append(out, corev1.PodIP{IP: ip})
+	}
+	return out
+}
+
+// situationOf changes a connection that gets through.
+type situationOf func(f *ConnectionFacts)
+
+func both(all ...situationOf) situationOf {
+	return func(f *ConnectionFacts) {
+		for _, change := range all {
+			change(f)
+		}
+	}
+}
+
+func of(change situation) situationOf { return func(f *ConnectionFacts) { change(&f.Facts) } }
+
+// policy adds a NetworkPolicy with a spec.
+func policy(namespace, name, spec string) situationOf {
+	return func(f *ConnectionFacts) {
+		p := networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+		if err := yaml.UnmarshalStrict([]byte(spec), &p.Spec); err != nil {
+			panic(err)
+		}
+		f.Policies[namespace] = append(f.Policies[namespace], p)
+	}
+}
+
+func nic(change func(n *v1.Interface)) situationOf {
+	return func(f *ConnectionFacts) { change(&f.VMI.Spec.Domain.Devices.Interfaces[0]) }
+}
+
+func bridged(addresses ...string) situationOf {
+	return func(f *ConnectionFacts) {
+		f.VMI.Spec.Domain.Devices.Interfaces[0] = *v1.DefaultBridgeNetworkInterface()
+		f.VMI.Status.Interfaces[0].IP, f.VMI.Status.Interfaces[0].IPs = "", addresses
+	}
+}
+
+func from(address string) situationOf {
+	return func(f *ConnectionFacts) { f.Source = Source{Address: netip.MustParseAddr(address)} }
+}
+
+func allPorts(f *ConnectionFacts) { f.Port = 0 }
+func asUDP(f *ConnectionFacts)    { f.Protocol = corev1.ProtocolUDP }
+
+func unread(namespace string) situationOf {
+	return func(f *ConnectionFacts) {
+		delete(f.Policies, namespace)
+		f.Unreadable = append(f.Unreadable, "networkpolicies")
+	}
+}
+
+func unreadNamespace(namespace string) situationOf {
+	return func(f *ConnectionFacts) { delete(f.Namespaces, namespace) }
+}
+
+func ports(numbers ...int32) situationOf {
+	return nic(func(n *v1.Interface) {
+		for _, number := range numbers {
+			n.Ports = append(n.Ports, v1.Port{Port: number})
+		}
+	})
+}
+
+const denyAll, denyEgress = "{podSelector: {}}", "{podSelector: {}, policyTypes: [Egress]}"
