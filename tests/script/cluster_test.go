@@ -12,6 +12,7 @@ import (
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
@@ -41,6 +42,7 @@ const (
 	resourceKubeVirts  = "kubevirts"
 	resourceEvents     = "events"
 	resourcePods       = "pods"
+	resourcePolicies   = "networkpolicies"
 )
 
 // cluster is an API server that knows virtual machines, their subresources and consoles. Starting and stopping
@@ -74,6 +76,7 @@ func newCluster() *cluster {
 			resourceKubeVirts:  {},
 			resourceEvents:     {},
 			resourcePods:       {},
+			resourcePolicies:   {},
 			exports.Resource:   {},
 		},
 		watchers: map[*watcher]bool{},
@@ -147,6 +150,8 @@ func (c *cluster) load(path string) error {
 			o, resource = &corev1.Event{}, resourceEvents
 		case "Pod":
 			o, resource = &corev1.Pod{}, resourcePods
+		case "NetworkPolicy":
+			o, resource = &networkingv1.NetworkPolicy{}, resourcePolicies
 		}
 		if err := yaml.UnmarshalStrict([]byte(document), o); err != nil {
 			return fmt.Errorf("%s: %w", path, err)

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"strings"
 
+	networkingv1 "k8s.io/api/networking/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -88,6 +89,41 @@ func (c *cluster) serveObjects(mux *http.ServeMux, subresources string) {
 		}
 		answer(w, http.StatusOK, metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: name}})
 	})
+	c.serveConnections(mux)
+}
+
+// serveConnections answers what decides on a connection to a guest: a pod, the labels of a namespace, and
+// NetworkPolicies, which the viewer may not read.
+func (c *cluster) serveConnections(mux *http.ServeMux) {
+	mux.HandleFunc("GET /api/v1/namespaces/{ns}/pods/{name}", func(w http.ResponseWriter, r *http.Request) {
+		pod := c.find(resourcePods, r.PathValue("ns"), r.PathValue("name"))
+		if pod == nil {
+			refuse(w, apierrors.NewNotFound(schema.GroupResource{Resource: resourcePods}, r.PathValue("name")))
+			return
+		}
+		answer(w, http.StatusOK, pod)
+	})
+	mux.HandleFunc("GET /api/v1/namespaces/{ns}", func(w http.ResponseWriter, r *http.Request) {
+		answer(w, http.StatusOK, metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
+			Name: r.PathValue("ns"), Labels: map[string]string{"team": "of-" + r.PathValue("ns")},
+		}})
+	})
+	mux.HandleFunc("GET /apis/networking.k8s.io/v1/namespaces/{ns}/networkpolicies",
+		func(w http.ResponseWriter, r *http.Request) {
+			if strings.HasSuffix(r.Header.Get("Authorization"), tokenViewer) {
+				refuse(w, apierrors.NewForbidden(schema.GroupResource{Resource: resourcePolicies}, "", nil))
+				return
+			}
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			list := networkingv1.NetworkPolicyList{}
+			for _, o := range c.objects[resourcePolicies] {
+				if policy := o.(*networkingv1.NetworkPolicy); policy.Namespace == r.PathValue("ns") {
+					list.Items = append(list.Items, *policy)
+				}
+			}
+			answer(w, http.StatusOK, list)
+		})
 }
 
 // sizing answers for an instance type or preference.

@@ -1,6 +1,8 @@
 package why
 
 import (
+	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -15,6 +17,7 @@ func TestConnections(t *testing.T) {
 		through    = "IPv4 80,IPv6 80"
 		nothing    = "IPv4 none,IPv6 none"
 	)
+	seen := map[string]bool{}
 	for name, c := range map[string]struct {
 		change  situationOf
 		verdict State
@@ -233,6 +236,9 @@ func TestConnections(t *testing.T) {
 			"you may not read the pods of namespace default", "ask an administrator",
 		},
 	} {
+		for _, reason := range strings.Fields(c.reasons) {
+			seen[reason] = true
+		}
 		t.Run(name, func(t *testing.T) {
 			f := connected()
 			c.change(&f)
@@ -259,6 +265,35 @@ func TestConnections(t *testing.T) {
 				t.Errorf("%s; fix %q, want %q and %q", first.Message, first.Fixes, c.message, c.fix)
 			}
 		})
+	}
+	inTheTable(t, seen)
+}
+
+// inTheTable holds the table of reasons in docs/why.md against those that situations have.
+func inTheTable(t *testing.T, seen map[string]bool) {
+	t.Helper()
+	text, err := os.ReadFile("../../../../docs/why.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, chapter, found := strings.Cut(string(text), "\n## What drops a connection\n")
+	if !found {
+		t.Fatal("docs/why.md has no chapter about connections")
+	}
+	for reason := range seen {
+		if !strings.Contains(chapter, "`"+reason+"`") {
+			t.Errorf("docs/why.md does not have the reason %s", reason)
+		}
+	}
+	for row := range strings.SplitSeq(chapter, "\n") {
+		if !strings.HasPrefix(row, "| `") {
+			continue
+		}
+		for _, word := range regexp.MustCompile("`([A-Z][a-zA-Z]+)`").FindAllStringSubmatch(row, -1) {
+			if !seen[word[1]] && !slices.Contains(nodeTrouble, word[1]) {
+				t.Errorf("docs/why.md has the reason %s, of which there is no situation", word[1])
+			}
+		}
 	}
 }
 

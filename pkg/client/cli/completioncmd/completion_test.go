@@ -48,6 +48,8 @@ func cluster(t *testing.T) (*clienttest.API, *cli.Factory, *cobra.Command) {
 	instance := v1.VirtualMachineInstance{
 		ObjectMeta: metav1.ObjectMeta{Name: "web"}, Status: v1.VirtualMachineInstanceStatus{Phase: v1.Running},
 	}
+	api.Put("/api/v1/namespaces/default/pods", named("client", "web"))
+	api.Put("/api/v1/namespaces/shop/pods", named("till", "client"))
 	api.Put(vms, v1.VirtualMachineList{Items: []v1.VirtualMachine{web, idle}})
 	api.Put(vms+"/idle", idle)
 	api.Put(vmis, v1.VirtualMachineInstanceList{Items: []v1.VirtualMachineInstance{instance}})
@@ -103,6 +105,9 @@ func TestNames(t *testing.T) {
 			Prefixed("restore/", Operations(f, gather.Restore)), []string{"restore/undo"}, "restore/", nil,
 		},
 		"sets":                         {Sets(f, -1), nil, "", []string{"vmpool/db", "vmirs/cattle"}},
+		"pods":                         {Pods(f), []string{"web"}, "", []string{"client", "web"}},
+		"pods by a prefix":             {Pods(f), nil, "c", []string{"client"}},
+		"pods of a namespace":          {Pods(f), nil, "shop/t", []string{"shop/till"}},
 		"volumes without a machine":    {Hotplugged(f), nil, "", nil},
 		"volumes of an instance":       {Hotplugged(f), []string{"web"}, "", nil},
 		"volumes of a stopped machine": {Hotplugged(f), []string{"idle"}, "", []string{"plugged"}},

@@ -35,7 +35,7 @@ var commandLines = map[string][]string{
 	"describe":    {"describe demo", "describe vmi/demo"},
 	"events":      {"events", "events demo", "events -A"},
 	"top":         {"top", "top -A"},
-	"why":         {"why demo", "why demo --migrate", "why other"},
+	"why":         {"why demo", "why demo --migrate", "why other", "why demo --from client --port 80"},
 	"doctor":      {"doctor", "doctor --quiet"},
 	"evacuate":    {"evacuate node1 --dry-run=client", "evacuate node1 --yes --wait=false"},
 	"start":       {"start demo"},

@@ -51,9 +51,9 @@ of both namespaces, the ports that the guest's interface lists, a cable that is 
 is NAME, NAMESPACE/NAME, or the address of a client outside of the cluster. Without --port it is about all ports.
 
 It ends with 0 when nothing blocks it or the VM is not meant to run, with 8 when time alone may help, with 1
-when someone must act, and with 3 when there is no such VM or pod. With --from, 4 says that the answer depends on what
-you may not read. Of several machines it explains one after the other; -o
-prints a list of reports, and the code is 1 when those of the machines that are blocked differ.`,
+when someone must act, with 3 when there is no such VM or pod, and with 4 when the answer to --from depends on what
+you may not read. Of several machines it explains one after the other; -o prints a list of reports, and the code is 1
+when those of the machines that are blocked differ.`,
 		Example: cli.Examples(f.Program, `
 			virtctl why demo
 			virtctl why demo --migrate

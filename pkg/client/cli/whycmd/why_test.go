@@ -1,6 +1,7 @@
 package whycmd
 
 import (
+	"bytes"
 	"errors"
 	"testing"
 
@@ -39,6 +40,55 @@ func TestOutcome(t *testing.T) {
 		if got := cli.ExitCode(err); got != c.code || said != c.said {
 			t.Errorf("%s: code %d, said %v; want %d, %v", c.name, got, said, c.code, c.said)
 		}
+	}
+}
+
+// The code is that of the connection where one is asked about, whatever else there is about the VM.
+func TestOutcomeOfConnections(t *testing.T) {
+	for verdict, want := range map[why.State]int{
+		why.OK: cli.ExitOK, why.Waiting: cli.ExitTimeout, why.Broken: cli.ExitFailure, why.Unknown: cli.ExitNotAllowed,
+	} {
+		for _, of := range []why.State{why.OK, why.Broken, why.Off} {
+			r := &why.Report{Verdict: of, Connection: &why.Connection{Verdict: verdict}}
+			if got := cli.ExitCode(outcome([]*why.Report{r}, nil, false)); got != want {
+				t.Errorf("%s connection to a VM that is %s: code %d, want %d", verdict, of, got, want)
+			}
+		}
+	}
+}
+
+// A path that drops all ports is marked so, also where the other family gets through.
+func TestPrintConnection(t *testing.T) {
+	var out bytes.Buffer
+	r := &why.Report{Metadata: why.Metadata{Namespace: "ns", Name: "web"}, Connection: &why.Connection{
+		Protocol: "TCP", Verdict: why.OK, Summary: "nothing known drops it\x1b[2J",
+		Paths: []why.Path{
+			{Family: "IPv4", From: "10.0.0.1", To: "10.0.0.2", Ports: "80"},
+			{Family: "IPv6", From: "fd00::1", To: "fd00::2", Ports: "none"},
+		},
+		Causes: []why.Cause{{Message: "by IPv6", Reason: "IngressDenied", Fixes: []string{"virtctl why web"}}},
+		Notes:  []string{"first", "second\x1b"},
+	}, Unreadable: []string{"nodes"}}
+	if err := printConnection(&cli.IOStreams{Out: &out, ErrOut: &out}, r, "kubectl virt"); err != nil {
+		t.Fatal(err)
+	}
+	const want = `ns/web: nothing known drops it\u001b[2J
+
+  ok    IPv4  10.0.0.1 to 10.0.0.2, TCP ports: 80
+  FAIL  IPv6  fd00::1 to fd00::2, TCP ports: none
+
+1. by IPv6 (IngressDenied)
+   fix: kubectl virt why web
+
+note: first
+note: second\u001b
+
+Not looked at: a firewall in the guest, what listens there, and the network plugin's own kinds of policies.
+
+You may not read nodes: there may be more to it.
+`
+	if got := out.String(); got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
 }
 
