@@ -16,17 +16,18 @@ func connected() ConnectionFacts {
 		Facts: healthy(), Protocol: corev1.ProtocolTCP, Port: 80,
 		Source: Source{Pod: &corev1.Pod{
 			ObjectMeta: metav1.ObjectMeta{
-				Namespace: "shop", Name: "client", Labels: map[string]string{"app": "till",
-					"pod-template-hash": "x"},
+				Namespace: "shop", Name: "client",
+				Labels: map[string]string{"app": "till", "pod-template-hash": "x"},
 			},
 			Spec: corev1.PodSpec{NodeName: "two"},
-			Status: corev1.PodStatus{Phase: corev1.PodRunning, PodIP: "10.0.2.2", PodIPs: ips("10.0.2.2",
-				"fd00:2::2")},
+			Status: corev1.PodStatus{
+				Phase: corev1.PodRunning, PodIP: "10.0.2.2", PodIPs: ips("10.0.2.2", "fd00:2::2"),
+			},
 		}},
 		Policies: map[string][]networkingv1.NetworkPolicy{"default": {}, "shop": {}},
 		Namespaces: map[string]map[string]string{
-			"default": {corev1.LabelMetadataName: "default"}, "shop": {corev1.LabelMetadataName: "shop",
-				"team": "red"},
+			"default": {corev1.LabelMetadataName: "default"},
+			"shop":    {corev1.LabelMetadataName: "shop", "team": "red"},
 		},
 	}
 	spec := &f.VMI.Spec

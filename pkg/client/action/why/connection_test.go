@@ -168,8 +168,10 @@ func TestConnections(t *testing.T) {
 		},
 		"no pod network": {
 			func(f *ConnectionFacts) {
-				f.VMI.Spec.Networks = []v1.Network{{Name: "red",
-					NetworkSource: v1.NetworkSource{Multus: &v1.MultusNetwork{}}}}
+				f.VMI.Spec.Networks = []v1.Network{{
+					Name:          "red",
+					NetworkSource: v1.NetworkSource{Multus: &v1.MultusNetwork{}},
+				}}
 			}, Broken, "NoPodNetwork", "", "it is on Multus' networks red", "masquerade",
 		},
 		"no interface": {

@@ -106,7 +106,8 @@ func TestConnectionOfOthers(t *testing.T) {
 func TestSourceIsNotThere(t *testing.T) {
 	api, _ := asked(t)
 	_, err := Source(t.Context(), api.Client(), "shop", "ghost")
-	if want := `pods "ghost" not found in namespace "shop"`; !errors.Is(err, action.ErrNotFound) || err.Error() != want {
+	want := `pods "ghost" not found in namespace "shop"`
+	if !errors.Is(err, action.ErrNotFound) || err.Error() != want {
 		t.Errorf("%v, want %s", err, want)
 	}
 }
