@@ -35,7 +35,7 @@ var commandLines = map[string][]string{
 	"describe":    {"describe demo", "describe vmi/demo"},
 	"events":      {"events", "events demo", "events -A"},
 	"top":         {"top", "top -A"},
-	"why":         {"why demo", "why demo --migrate", "why other", "why demo --from client --port 80"},
+	"why":         {"why demo", "why demo --migrate", "why other", "why demo --from 192.0.2.7 --port 80"},
 	"doctor":      {"doctor", "doctor --quiet"},
 	"evacuate":    {"evacuate node1 --dry-run=client", "evacuate node1 --yes --wait=false"},
 	"start":       {"start demo"},
@@ -263,7 +263,7 @@ func objectsOf(t *testing.T) map[string][]map[string]any {
 		if err := yaml.Unmarshal([]byte(document), &object); err != nil {
 			t.Fatal(err)
 		}
-		plural := strings.ToLower(object["kind"].(string)) + "s"
+		plural := strings.Replace(strings.ToLower(object["kind"].(string))+"s", "policys", "policies", 1)
 		objects[plural] = append(objects[plural], object)
 	}
 	return objects
@@ -439,6 +439,11 @@ type: Warning
 lastTimestamp: "2026-01-02T03:04:05Z"
 count: 2
 source: {component: c, host: h}
+---
+apiVersion: networking.k8s.io/v1
+kind: NetworkPolicy
+metadata: {name: deny, namespace: default}
+spec: {podSelector: {}, policyTypes: [], ingress: [{from: [{ipBlock: {cidr: 192.0.2.0/24}}]}]}
 ---
 apiVersion: v1
 kind: Node
