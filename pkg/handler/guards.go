@@ -66,13 +66,7 @@ func (s *session) admit(text string) error {
 	if err := s.node.plans.Save(s.target.Pod, plan); err != nil {
 		return err
 	}
-	s.mu.Lock()
-	if s.process == nil {
-		s.mu.Unlock()
-		return errNoNetwork
-	}
-	ns, err := s.process.Netns() // under the lock, since the process is released with the session's connection
-	s.mu.Unlock()
+	ns, err := s.netns()
 	if err != nil {
 		return err
 	}

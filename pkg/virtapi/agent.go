@@ -35,14 +35,17 @@ func hasAgent(vmi *v1.VirtualMachineInstance) error {
 	return nil
 }
 
-// mayFreeze refuses a guest that does not run. Whether it is paused, and has an agent, its launcher knows better: the
-// status lags behind a guest that was just resumed. KubeVirt asks for no more either.
-func mayFreeze(vmi *v1.VirtualMachineInstance) error {
+// runs refuses a guest that does not run.
+func runs(vmi *v1.VirtualMachineInstance) error {
 	if vmi.Status.Phase != v1.Running {
 		return notRunning(vmi)
 	}
 	return nil
 }
+
+// mayFreeze refuses a guest that does not run. Whether it is paused, and has an agent, its launcher knows better: the
+// status lags behind a guest that was just resumed. KubeVirt asks for no more either.
+func mayFreeze(vmi *v1.VirtualMachineInstance) error { return runs(vmi) }
 
 // mayExec refuses what a frozen guest cannot do either: its agent runs no programs, and opens no files.
 func mayExec(vmi *v1.VirtualMachineInstance) error {
@@ -55,8 +58,15 @@ func mayExec(vmi *v1.VirtualMachineInstance) error {
 
 // agent answers with what the guest agent says now.
 func (q *requests) agent(what string) func(*restful.Request, *restful.Response) error {
+	return q.fromNode(what, hasAgent)
+}
+
+// fromNode answers with what the guest's virt-handler says of it.
+func (q *requests) fromNode(
+	what string, may func(*v1.VirtualMachineInstance) error,
+) func(*restful.Request, *restful.Response) error {
 	return func(r *restful.Request, w *restful.Response) error {
-		body, err := q.callAgent(r, hasAgent, http.MethodGet, what, nil)
+		body, err := q.callAgent(r, may, http.MethodGet, what, nil)
 		if err != nil {
 			return err
 		}

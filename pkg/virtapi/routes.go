@@ -120,6 +120,10 @@ func (q *requests) endpoints() []endpoint {
 			"get the file systems of a VirtualMachineInstance", get,
 		},
 		{
+			http.MethodGet, virtualMachineInstances, "firewall", true, vmi, nil, q.fromNode("firewall", runs),
+			"get what the guest of a VirtualMachineInstance may send on its networks, and what was dropped", get,
+		},
+		{
 			http.MethodPut, virtualMachineInstances, "freeze", true, vmi,
 			v1.FreezeUnfreezeTimeout{},
 			q.freeze,

@@ -3,12 +3,39 @@
 package e2e
 
 import (
+	"encoding/json"
 	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	v1 "kubevirt.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/virtkit/virtkit/pkg/client/action/firewall"
+	"github.com/virtkit/virtkit/pkg/vm/network"
 )
+
+// dropped is how many frames of the guest's were dropped on an interface, as `virtctl firewall show` has it.
+func (g *guest) dropped(t *testing.T, nic string) uint64 {
+	t.Helper()
+	var report firewall.Report
+	out := g.cluster.virtctl(t, nil, "-n", g.ns, "firewall", "show", g.name, "-o", "json")
+	if err := json.Unmarshal([]byte(out), &report); err != nil {
+		t.Fatal(err)
+	}
+	var frames uint64
+	for _, row := range report.Interfaces {
+		if row.Name != nic {
+			continue
+		}
+		for _, d := range row.Dropped {
+			frames += d.Frames
+		}
+	}
+	return frames
+}
 
 // A guest keeps the address that its network has given it when the pod of its next node gets another, and sends from no
 // third one: before it moves, where it has moved to, and back.
@@ -24,7 +51,15 @@ func TestAddressMoves(t *testing.T) {
 	}
 	given("first", "203.0.115.10", "203.0.115.19")
 	given("second", "203.0.115.30", "203.0.115.39")
+	space := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns}}
+	label := []byte(`{"metadata":{"labels":{"` + network.AllowSpoofing + `":"true"}}}`)
+	if err := c.Client.Patch(t.Context(), space, client.RawPatch(types.MergePatchType, label)); err != nil {
+		t.Fatal(err)
+	}
 	other := c.create(t, newVM(ns, "other", v1.RunStrategyAlways,
+		func(vm *v1.VirtualMachine) {
+			vm.Spec.Template.ObjectMeta.Annotations = map[string]string{network.AllowSpoofing: "second"}
+		},
 		withNetwork("first", "first", func(nic *v1.Interface) { nic.State = v1.InterfaceStateLinkDown }),
 		withNetwork("second", "second"),
 		withNetworkData("eth0: {dhcp4: true}, eth2: {dhcp4: true}")))
@@ -42,6 +77,12 @@ func TestAddressMoves(t *testing.T) {
 			}}
 		}))
 	other.row(t, "second", "203.0.115.30")
+	mover.row(t, "first", "203.0.115.10")
+	free := other.in(t, "sh", "-c", "ip address add 203.0.115.98/24 dev eth2; ping -c 3 -W 5 -I 203.0.115.98 "+
+		"203.0.115.10; ip address del 203.0.115.98/24 dev eth2")
+	if strings.Contains(free, "100% packet loss") {
+		t.Errorf("who may send from any address does not: %s", free)
+	}
 	home := mover.vmi(t).Status.NodeName
 	check := func(where string) {
 		t.Helper()
@@ -53,6 +94,9 @@ func TestAddressMoves(t *testing.T) {
 			"203.0.115.30; ip address del 203.0.115.99/24 dev eth1")
 		if !strings.Contains(out, "100% packet loss") {
 			t.Errorf("%s the guest sends from another address: %s", where, out)
+		}
+		if mover.dropped(t, "first") == 0 {
+			t.Errorf("%s nothing is counted that was dropped", where)
 		}
 	}
 	check("at home")

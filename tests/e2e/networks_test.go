@@ -158,6 +158,9 @@ func TestNetworks(t *testing.T) {
 	if !strings.Contains(out, "100% packet loss") {
 		t.Errorf("a guest sends from another address: %s", out)
 	}
+	if other.dropped(t, "blue") == 0 {
+		t.Error("nothing is counted that was dropped")
+	}
 
 	// An interface that comes now is the guest's when it has moved.
 	const greenMAC = "02:00:00:00:01:04"

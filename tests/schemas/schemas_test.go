@@ -29,6 +29,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/client/action/doctor"
 	"github.com/virtkit/virtkit/pkg/client/action/evacuate"
 	"github.com/virtkit/virtkit/pkg/client/action/expect"
+	"github.com/virtkit/virtkit/pkg/client/action/firewall"
 	"github.com/virtkit/virtkit/pkg/client/action/forward"
 	"github.com/virtkit/virtkit/pkg/client/action/guest"
 	"github.com/virtkit/virtkit/pkg/client/action/images"
@@ -58,6 +59,7 @@ func kinds() map[string]runtime.Object {
 		"EvacuationReport":   &evacuate.Report{},
 		"ExecResult":         &guest.ExecResult{},
 		"ExpectTranscript":   &expect.Transcript{},
+		"Firewall":           &firewall.Report{},
 		"ImageCatalogue":     &images.Catalogue{},
 		"JournalReport":      &journal.Report{},
 		"LogVerbosityReport": &verbosity.Report{},

@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	v1 "kubevirt.io/api/core/v1"
 
+	"github.com/virtkit/virtkit/pkg/report/nwfilter"
 	"github.com/virtkit/virtkit/pkg/stream"
 	"github.com/virtkit/virtkit/pkg/stream/exec"
 )
@@ -44,6 +45,15 @@ func (c *cluster) agentRoutes(mux *http.ServeMux) {
 				{DiskName: "vda1", MountPoint: "/", FileSystemType: "ext4", UsedBytes: 1, TotalBytes: 2},
 			},
 		}
+	}))
+	mux.HandleFunc(vmi+"firewall", c.withAgent(func() any {
+		return nwfilter.Filter{Interfaces: []nwfilter.Interface{
+			{Name: "default", Binding: "masquerade", Unguarded: "the guest is behind the pod's own address"},
+			{
+				Name: "red", Binding: "bridge", MAC: "02:00:00:00:00:01", IPv4: true, Addresses: []string{"192.0.2.7"},
+				Dropped: []nwfilter.Dropped{{Kind: "mac"}, {Kind: "ip", Frames: 3}},
+			},
+		}}
 	}))
 	mux.HandleFunc(vmi+"exec", c.exec)
 	mux.HandleFunc(vmi+"copyfile", c.copyFile)

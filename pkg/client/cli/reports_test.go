@@ -18,6 +18,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/client/action/doctor"
 	"github.com/virtkit/virtkit/pkg/client/action/evacuate"
 	"github.com/virtkit/virtkit/pkg/client/action/expect"
+	"github.com/virtkit/virtkit/pkg/client/action/firewall"
 	"github.com/virtkit/virtkit/pkg/client/action/forward"
 	"github.com/virtkit/virtkit/pkg/client/action/guest"
 	"github.com/virtkit/virtkit/pkg/client/action/images"
@@ -33,6 +34,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/client/action/volume"
 	"github.com/virtkit/virtkit/pkg/client/action/why"
 	"github.com/virtkit/virtkit/pkg/client/cli"
+	"github.com/virtkit/virtkit/pkg/report/nwfilter"
 )
 
 // columns is what a report prints with custom columns.
@@ -96,6 +98,10 @@ func TestCustomColumnsOfReports(t *testing.T) {
 			{&evacuate.Report{Node: "node1", Guests: []evacuate.Guest{{Name: "web"}}}, "NODE:.node", "NODE\nnode1"},
 		},
 		"PermittedDevices": {{&permitted.Report{PCI: []string{"a/b", "c/d"}}, "PCI:.pci[*]", "PCI\na/b,c/d"}},
+		"Firewall": {{
+			&firewall.Report{Interfaces: []nwfilter.Interface{{Name: "red", MAC: "02:00:00:00:00:01"}}},
+			"MAC:.interfaces[*].mac", "MAC\n02:00:00:00:00:01",
+		}},
 		"PortForwardList": {
 			{
 				forward.NewSessionList([]*forward.Session{{ObjectMeta: meta, PID: 7}}), "ID:.metadata.name,PID:.pid",

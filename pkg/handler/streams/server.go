@@ -10,6 +10,7 @@
 //	GET /v1/namespaces/NS/virtualmachineinstances/NAME/vnc/screenshot[?moveCursor=true]
 //	PUT /v1/namespaces/NS/virtualmachineinstances/NAME/{pause,unpause,reset,softreboot}
 //	GET /v1/namespaces/NS/virtualmachineinstances/NAME/{guestosinfo,userlist,filesystemlist}
+//	GET /v1/namespaces/NS/virtualmachineinstances/NAME/firewall
 //	PUT /v1/namespaces/NS/virtualmachineinstances/NAME/unfreeze
 //	PUT …/freeze?after=DURATION[&withoutAgent=pause[&memory=VOLUME]]
 //	GET /v1/namespaces/NS/virtualmachineinstances/NAME/exec
@@ -48,6 +49,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/handler/usage"
 	"github.com/virtkit/virtkit/pkg/launcher/launcherpb"
 	"github.com/virtkit/virtkit/pkg/names"
+	"github.com/virtkit/virtkit/pkg/report/nwfilter"
 	"github.com/virtkit/virtkit/pkg/stream"
 	"github.com/virtkit/virtkit/pkg/stream/quota"
 )
@@ -82,6 +84,8 @@ type Server struct {
 	Guest func(types.NamespacedName) context.Context
 	// Usage reads what all guests of this node use.
 	Usage *usage.Reader
+	// Firewall returns what the guest of a VMI on this node may send.
+	Firewall func(types.NamespacedName) (*nwfilter.Filter, error)
 	// UploadPod fails unless a pod of that name and UID takes an upload on this node, and UploadPeer unless a
 	// connection to its socket is one to its server. nil serves no uploads.
 	UploadPod  func(ctx context.Context, pod types.NamespacedName, uid types.UID) error
@@ -128,6 +132,7 @@ func (s *Server) Handler() http.Handler {
 	mux.HandleFunc("GET "+vmi+"vsock", s.vsock)
 	s.agentRoutes(mux, vmi)
 	mux.HandleFunc("GET "+vmi+"log/{source}", s.log)
+	mux.HandleFunc("GET "+vmi+"firewall", s.firewall)
 	mux.HandleFunc("GET /v1/stats", s.stats)
 	mux.HandleFunc("GET /v1/namespaces/{namespace}/uploads/{name}/state", s.uploadState)
 	mux.HandleFunc("GET /v1/namespaces/{namespace}/uploads/{name}/data", s.uploadData)

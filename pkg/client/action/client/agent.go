@@ -7,6 +7,7 @@ import (
 
 	v1 "kubevirt.io/api/core/v1"
 
+	"github.com/virtkit/virtkit/pkg/report/nwfilter"
 	"github.com/virtkit/virtkit/pkg/stream"
 	"github.com/virtkit/virtkit/pkg/stream/copyfile"
 	"github.com/virtkit/virtkit/pkg/stream/exec"
@@ -35,6 +36,13 @@ func (c *Client) GuestFileSystems(
 ) (*v1.VirtualMachineInstanceFileSystemList, error) {
 	list := &v1.VirtualMachineInstanceFileSystemList{}
 	return list, c.subresource(ctx, namespace, name, "filesystemlist", list)
+}
+
+// Firewall returns what an instance's guest may send on its networks, and what of it was dropped. Errors: 404 no such
+// instance, 409 it does not run.
+func (c *Client) Firewall(ctx context.Context, namespace, name string) (*nwfilter.Filter, error) {
+	out := &nwfilter.Filter{}
+	return out, c.subresource(ctx, namespace, name, "firewall", out)
 }
 
 func (c *Client) subresource(ctx context.Context, namespace, name, subresource string, into any) error {

@@ -69,7 +69,8 @@ func TestEveryVerbThatChangesTheClusterHasDryRun(t *testing.T) {
 	check(t, "dry-run", map[string]string{
 		"completion": reads, "console": guest, "cp": guest, "dashboard": "it asks before each action that disrupts",
 		"describe": reads, "diff": "it is a dry run", "doctor": reads, "events": reads, "exec": guest,
-		"expand": reads, "expect": guest, "fslist": reads, "guestosinfo": reads, "list": reads, "logs": reads,
+		"expand": reads, "expect": guest, "firewall show": reads, "fslist": reads, "guestosinfo": reads, "list": reads,
+		"logs":         reads,
 		"image-upload": "KubeVirt's has none, and an image that would be refused is not sent",
 		"image pull":   "what is there already is said before anything is downloaded or made",
 		"image import": "an image that would be refused is not sent", "image list": reads, "image show": reads,

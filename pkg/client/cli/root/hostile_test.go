@@ -89,7 +89,7 @@ var commandLines = map[string][]string{
 	"fslist":      {"fslist demo"},
 	"expose":      {"expose vm demo --name x --port 22"},
 	"show": {
-		"snapshot show snap", "snapshot show snap -o name", "snapshot list", "snapshot list -A -o wide",
+		"firewall show demo", "snapshot show snap", "snapshot show snap -o name", "snapshot list", "snapshot list -A -o wide",
 	},
 	"restore": {"snapshot restore snap --stop --yes", "snapshot restore snap --target copy --dry-run=client"},
 	"clone":   {"clone demo copy", "clone snap --from-snapshot", "create clone --source-name demo --apply"},
@@ -318,6 +318,10 @@ func answerTo(objects map[string][]map[string]any, r *http.Request) any {
 		"filesystemlist": map[string]any{
 			"items": []any{map[string]any{"diskName": "d", "mountPoint": "/", "fileSystemType": "x"}},
 		},
+		"firewall": map[string]any{"interfaces": []any{
+			map[string]any{"name": "a", "binding": "bridge", "mac": "m", "addresses": []any{"x"}, "ipv4": true},
+			map[string]any{"name": "b", "unguarded": "why"},
+		}},
 		"version": map[string]any{"gitVersion": "v1", "platform": "linux"},
 	}[subresource]
 	if agent != nil {

@@ -16,7 +16,8 @@ import (
 // changeNothing are the verbs that undo need not know of, and why.
 var changeNothing = map[string]string{
 	"completion": reads, "console": inGuest, "cp": inGuest, "describe": reads, "diff": reads, "doctor": reads,
-	"events": reads, "exec": inGuest, "expand": reads, "expect": inGuest, "fslist": reads, "guestosinfo": reads,
+	"events": reads, "exec": inGuest, "expand": reads, "expect": inGuest, "firewall show": reads,
+	"fslist": reads, "guestosinfo": reads,
 	"image list": reads, "image show": reads,
 	"list": reads, "logs": reads, "objectgraph": reads, "options": reads, "permitted-devices": reads,
 	"port-forward": reads, "port-forward list": reads, "port-forward stop": "it ends a process of this machine",

@@ -20,7 +20,7 @@ var guestLines = []string{
 	"console NAME", "console NAME --timeout 1m", "vnc NAME --proxy-only", "vnc NAME --web",
 	"vnc screenshot NAME -f DIR/x", "usbredir NAME --no-launch",
 	"port-forward NAME 0:22 --stdio", "expect NAME -", "logs NAME", "logs NAME vm/NAME", "fslist NAME", "userlist NAME",
-	"guestosinfo NAME",
+	"guestosinfo NAME", "firewall show NAME",
 	"pause NAME", "unpause NAME", "reset NAME --yes", "soft-reboot NAME", "restart NAME --yes", "migrate NAME",
 	"migrate NAME --plan", "volume migrate NAME --storage-class fast",
 	"memory-dump get NAME --claim-name disk", "memory-dump get NAME --claim-name disk --create-claim",

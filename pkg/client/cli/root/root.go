@@ -39,6 +39,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/client/cli/expandcmd"
 	"github.com/virtkit/virtkit/pkg/client/cli/expectcmd"
 	"github.com/virtkit/virtkit/pkg/client/cli/exposecmd"
+	"github.com/virtkit/virtkit/pkg/client/cli/firewallcmd"
 	"github.com/virtkit/virtkit/pkg/client/cli/guestcmd"
 	"github.com/virtkit/virtkit/pkg/client/cli/imagecmd"
 	"github.com/virtkit/virtkit/pkg/client/cli/imageuploadcmd"
@@ -285,6 +286,7 @@ func addCommands(root *cobra.Command, f *cli.Factory) {
 		expandcmd.NewCmdExpand(f),
 		templatecmd.NewCmdTemplate(f),
 		objectgraphcmd.NewCmdObjectGraph(f),
+		firewallcmd.NewCmdFirewall(f),
 		whycmd.NewCmdWhy(f),
 		volumecmd.NewCmdAddVolume(f),
 		volumecmd.NewCmdRemoveVolume(f),

@@ -53,7 +53,8 @@ type source struct {
 func reports(repository string) ([]report, error) {
 	actions := filepath.Join(repository, "pkg", "client", "action") + string(filepath.Separator)
 	shared := filepath.Join(repository, "pkg", "report")
-	sources, err := parseSources(actions, filepath.Join(shared, "progress"), filepath.Join(shared, "stats"))
+	sources, err := parseSources(actions, filepath.Join(shared, "progress"), filepath.Join(shared, "stats"),
+		filepath.Join(shared, "nwfilter"))
 	if err != nil {
 		return nil, err
 	}

@@ -11,7 +11,7 @@ import (
 func parse(t *testing.T, code string) (string, error) {
 	t.Helper()
 	dir := t.TempDir()
-	for _, folder := range []string{"pkg/client/action/x", "pkg/report/progress", "pkg/report/stats"} {
+	for _, folder := range []string{"pkg/client/action/x", "pkg/report/progress", "pkg/report/stats", "pkg/report/nwfilter"} {
 		if err := os.MkdirAll(filepath.Join(dir, folder), 0o755); err != nil {
 			t.Fatal(err)
 		}

@@ -1,0 +1,35 @@
+// Package nwfilter reports what a guest may send on its networks, and what of it was dropped: virt-handler reads both in
+// the guest's pod, virt-api hands them on, `virtctl firewall show` prints them. The JSON is virtkit's own part of
+// subresources.kubevirt.io: GET …/namespaces/NS/virtualmachineinstances/NAME/firewall.
+package nwfilter
+
+// Filter has the interfaces of one guest, in the order of its spec.
+type Filter struct {
+	Interfaces []Interface `json:"interfaces"`
+}
+
+// Interface is one of the guest's.
+type Interface struct {
+	// Name is the interface's in the VMI's spec, Binding how it reaches the pod's network: masquerade, bridge, tap or
+	// sriov. MAC is the guest's.
+	Name    string `json:"name"`
+	Binding string `json:"binding"`
+	MAC     string `json:"mac,omitempty"`
+	// Unguarded is why what the guest sends here is not looked at, a clause; empty where it is.
+	Unguarded string `json:"unguarded,omitempty"`
+	// IPv4 and IPv6 say that the guest may send from no addresses of the family but Addresses, and a link-local one
+	// with IPv6; from any where they are false.
+	IPv4 bool `json:"ipv4,omitempty"`
+	IPv6 bool `json:"ipv6,omitempty"`
+	// Addresses are the guest's.
+	Addresses []string `json:"addresses,omitempty"`
+	// Dropped counts the frames that the guest has sent as somebody else since its pod began, by what was wrong with
+	// them: all kinds, in the order in which a frame is looked at.
+	Dropped []Dropped `json:"dropped,omitempty"`
+}
+
+// Dropped counts frames of a kind: mac, hidden, arp, dhcp, router, nd or ip. docs/networking.md says what they are.
+type Dropped struct {
+	Kind   string `json:"kind"`
+	Frames uint64 `json:"frames"`
+}
