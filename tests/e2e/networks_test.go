@@ -158,7 +158,7 @@ func TestNetworks(t *testing.T) {
 	if !strings.Contains(out, "100% packet loss") {
 		t.Errorf("a guest sends from another address: %s", out)
 	}
-	if other.dropped(t, "blue") == 0 {
+	if other.dropped(t, "leased") == 0 {
 		t.Error("nothing is counted that was dropped")
 	}
 
