@@ -35,8 +35,8 @@ func hasAgent(vmi *v1.VirtualMachineInstance) error {
 	return nil
 }
 
-// runs refuses a guest that does not run.
-func runs(vmi *v1.VirtualMachineInstance) error {
+// hasGuest refuses an instance without a guest that runs.
+func hasGuest(vmi *v1.VirtualMachineInstance) error {
 	if vmi.Status.Phase != v1.Running {
 		return notRunning(vmi)
 	}
@@ -45,7 +45,7 @@ func runs(vmi *v1.VirtualMachineInstance) error {
 
 // mayFreeze refuses a guest that does not run. Whether it is paused, and has an agent, its launcher knows better: the
 // status lags behind a guest that was just resumed. KubeVirt asks for no more either.
-func mayFreeze(vmi *v1.VirtualMachineInstance) error { return runs(vmi) }
+func mayFreeze(vmi *v1.VirtualMachineInstance) error { return hasGuest(vmi) }
 
 // mayExec refuses what a frozen guest cannot do either: its agent runs no programs, and opens no files.
 func mayExec(vmi *v1.VirtualMachineInstance) error {

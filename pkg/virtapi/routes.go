@@ -120,7 +120,7 @@ func (q *requests) endpoints() []endpoint {
 			"get the file systems of a VirtualMachineInstance", get,
 		},
 		{
-			http.MethodGet, virtualMachineInstances, "firewall", true, vmi, nil, q.fromNode("firewall", runs),
+			http.MethodGet, virtualMachineInstances, "firewall", true, vmi, nil, q.fromNode("firewall", hasGuest),
 			"get what the guest of a VirtualMachineInstance may send on its networks, and what was dropped", get,
 		},
 		{

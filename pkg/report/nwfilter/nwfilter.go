@@ -28,8 +28,9 @@ type Interface struct {
 	Dropped []Dropped `json:"dropped,omitempty"`
 }
 
-// Dropped counts frames of a kind: mac, hidden, arp, dhcp, router, nd or ip. docs/networking.md says what they are.
+// Dropped counts frames of a kind. docs/networking.md says what the kinds are.
 type Dropped struct {
+	// Kind is mac, hidden, arp, dhcp, router, nd or ip, Frames how many were dropped.
 	Kind   string `json:"kind"`
 	Frames uint64 `json:"frames"`
 }

@@ -23,6 +23,7 @@ type Report struct {
 
 // Metadata names a virtual machine.
 type Metadata struct {
+	// Namespace and Name are the machine's.
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
 }
