@@ -186,9 +186,6 @@ func RunDownload(ctx context.Context, o *DownloadOptions) (err error) {
 		return err
 	}
 	if o.Delete || made && !o.Keep {
-		if to != nil && made {
-			to.made = uid
-		}
 		defer func() {
 			if o.Manifest && !o.Delete && err == nil {
 				return // manifests are of no use without the export
@@ -203,6 +200,11 @@ func RunDownload(ctx context.Context, o *DownloadOptions) (err error) {
 				err = errors.Join(err, gone)
 			}
 		}()
+	}
+	if to != nil && made && !o.Keep && !o.Manifest {
+		if err := to.take(uid); err != nil {
+			return err
+		}
 	}
 	progress := o.progress()
 	defer progress.end()

@@ -86,6 +86,11 @@ func (t *target) Begin() error {
 	if err := errors.Join(t.part.Forget(), t.part.Truncate(0)); err != nil {
 		return err
 	}
+	if t.made != "" {
+		if err := t.take(t.made); err != nil {
+			return err
+		}
+	}
 	_, err := t.part.Seek(0, io.SeekStart)
 	return err
 }

@@ -59,6 +59,15 @@ func (t *target) Mark(at export.Point) error {
 	return t.keepNote()
 }
 
+// take notes the export that was made for the download before anything comes: who goes on after a kill takes it over.
+func (t *target) take(made types.UID) error {
+	t.made = made
+	if t.part == nil || t.last != nil {
+		return nil
+	}
+	return t.part.Note(&state{What: t.what, Made: made})
+}
+
 // keepNote notes the newest state.
 func (t *target) keepNote() error {
 	// A hole at the end is none of the file's yet.
@@ -76,8 +85,14 @@ func (t *target) resume(ctx context.Context) (*export.Point, types.UID, error) {
 		return nil, "", nil
 	}
 	var was state
-	if !t.part.Noted(&was) || !was.Point.Valid() {
+	if !t.part.Noted(&was) {
 		return nil, "", nil
+	}
+	if !was.Point.Valid() { // killed before anything had come
+		if was.What != t.what {
+			return nil, "", nil
+		}
+		return nil, was.Made, nil
 	}
 	name := part.Name(t.path)
 	if was.What != t.what {

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
 	"kubevirt.io/api/export/v1beta1"
 
 	"github.com/virtkit/virtkit/pkg/client/action/export"
@@ -221,5 +222,41 @@ func TestResumedInVain(t *testing.T) {
 	}
 	if err := r.discard(); err != nil {
 		t.Error(err)
+	}
+}
+
+// A run that is killed before anything has come leaves its export to the next one of the same download.
+func TestKilledBeforeTheFirstByte(t *testing.T) {
+	for name, tc := range map[string]struct {
+		begun  bool // the server has answered
+		volume string
+		want   types.UID
+	}{
+		"before the answer": {false, "root", "made"},
+		"after it":          {true, "root", "made"},
+		"another download":  {true, "data", ""},
+	} {
+		path := filepath.Join(t.TempDir(), "disk")
+		first := begin(t, path, "root")
+		if err := first.take("made"); err != nil {
+			t.Fatal(err)
+		}
+		if tc.begun {
+			if err := first.Begin(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		first.killed()
+		second := begin(t, path, tc.volume)
+		point, made, err := second.resume(t.Context())
+		if err != nil || point != nil || made != tc.want {
+			t.Errorf("%s: %v, %q, %v", name, point, made, err)
+		}
+		if err := second.end(errCut); err != nil {
+			t.Fatal(err)
+		}
+		if left, err := filepath.Glob(filepath.Join(filepath.Dir(path), ".disk*")); err != nil || len(left) > 0 {
+			t.Errorf("%s: %v is left, %v", name, left, err)
+		}
 	}
 }
