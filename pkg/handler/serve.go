@@ -26,7 +26,8 @@ func (h *handler) serveStreams(
 		return fmt.Errorf("listen for virt-api: %w", err)
 	}
 	guests := &streams.Server{
-		PodsDir: h.pods, Launcher: r.Launcher, Usage: reader, Firewall: r.Firewall, Dial: r.DialGuest, DialVSOCK: r.DialVSOCK,
+		PodsDir: h.pods, Launcher: r.Launcher, Usage: reader, Firewall: r.Firewall,
+		Dial: r.DialGuest, DialVSOCK: r.DialVSOCK,
 		UploadPod: h.uploadPod, UploadPeer: h.uploadPeer,
 		GuestTLS: guestTLS, Runs: r.Runs, Leaving: r.Leaving, Guest: r.Guest, Limits: h.limits, Log: h.log,
 	}

@@ -1,5 +1,5 @@
-// Package nwfilter reports what a guest may send on its networks, and what of it was dropped: virt-handler reads both in
-// the guest's pod, virt-api hands them on, `virtctl firewall show` prints them. The JSON is virtkit's own part of
+// Package nwfilter reports what a guest may send on its networks, and what of it was dropped: virt-handler reads both
+// in the guest's pod, virt-api hands them on, `virtctl firewall show` prints them. The JSON is virtkit's own part of
 // subresources.kubevirt.io: GET …/namespaces/NS/virtualmachineinstances/NAME/firewall.
 package nwfilter
 

@@ -89,7 +89,8 @@ var commandLines = map[string][]string{
 	"fslist":      {"fslist demo"},
 	"expose":      {"expose vm demo --name x --port 22"},
 	"show": {
-		"firewall show demo", "snapshot show snap", "snapshot show snap -o name", "snapshot list", "snapshot list -A -o wide",
+		"firewall show demo",
+		"snapshot show snap", "snapshot show snap -o name", "snapshot list", "snapshot list -A -o wide",
 	},
 	"restore": {"snapshot restore snap --stop --yes", "snapshot restore snap --target copy --dry-run=client"},
 	"clone":   {"clone demo copy", "clone snap --from-snapshot", "create clone --source-name demo --apply"},

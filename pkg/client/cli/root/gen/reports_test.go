@@ -11,7 +11,9 @@ import (
 func parse(t *testing.T, code string) (string, error) {
 	t.Helper()
 	dir := t.TempDir()
-	for _, folder := range []string{"pkg/client/action/x", "pkg/report/progress", "pkg/report/stats", "pkg/report/nwfilter"} {
+	for _, folder := range []string{
+		"pkg/client/action/x", "pkg/report/progress", "pkg/report/stats", "pkg/report/nwfilter",
+	} {
 		if err := os.MkdirAll(filepath.Join(dir, folder), 0o755); err != nil {
 			t.Fatal(err)
 		}
