@@ -71,7 +71,8 @@ func (c *Copier) Open(client *ssh.Client) (err error) {
 // Close ends sftp.
 func (c *Copier) Close() error { return c.sftp.Close() }
 
-// Upload copies local files to a path in the guest, which is a directory when there are several sources.
+// Upload copies local files to a path in the guest, which is a directory when there are several sources. It fails with
+// ErrLost when the connection ends; how far it came nobody knows.
 func (c *Copier) Upload(ctx context.Context, sources []string, to string) error {
 	stop := context.AfterFunc(ctx, func() { c.sftp.Close() })
 	defer stop()
@@ -87,14 +88,27 @@ func (c *Copier) Upload(ctx context.Context, sources []string, to string) error 
 		if isDir {
 			target = path.Join(to, filepath.Base(filepath.Clean(source)))
 		}
-		if err := c.put(ctx, source, target, 0); err != nil {
-			failed = append(failed, err)
-		}
+		err := c.put(ctx, source, target, 0)
+		failed = append(failed, err)
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
+		if c.lost(err) {
+			return fmt.Errorf("%s: %w before it was copied", source, ErrLost)
+		}
 	}
 	return errors.Join(failed...)
+}
+
+// lost reports whether a copy failed since the connection ended, with which everything that is left would fail too.
+// Errors tell that in many ways, by where they met it; a server that is there answers.
+func (c *Copier) lost(err error) bool {
+	if err == nil {
+		return false
+	}
+	var answer *sftp.StatusError
+	_, err = c.sftp.Getwd()
+	return err != nil && !errors.As(err, &answer)
 }
 
 // home makes a path of scp one of sftp: relative paths are relative to the home directory.
@@ -167,7 +181,7 @@ func (c *Copier) putDir(ctx context.Context, from, to string, info fs.FileInfo, 
 }
 
 // Download copies files of the guest to a local path, which is a directory when there are several sources. A source may
-// have wildcards.
+// have wildcards. It fails with ErrLost as Upload does.
 func (c *Copier) Download(ctx context.Context, sources []string, to string) error {
 	stop := context.AfterFunc(ctx, func() { c.sftp.Close() })
 	defer stop()
@@ -192,9 +206,13 @@ func (c *Copier) Download(ctx context.Context, sources []string, to string) erro
 			}
 			target = filepath.Join(to, name)
 		}
-		failed = append(failed, c.get(ctx, source, target, 0))
+		err := c.get(ctx, source, target, 0)
+		failed = append(failed, err)
 		if ctx.Err() != nil {
 			return ctx.Err()
+		}
+		if c.lost(err) {
+			return fmt.Errorf("%s in the guest: %w before it was copied", source, ErrLost)
 		}
 	}
 	return errors.Join(failed...)

@@ -223,3 +223,30 @@ func TestProgress(t *testing.T) {
 		t.Errorf("%q", seen)
 	}
 }
+
+// A copy whose connection ends says so once, whatever else was to be copied.
+func TestLostCopy(t *testing.T) {
+	m, here := newMachine(t), t.TempDir()
+	files := map[string]string{"a": strings.Repeat("x", 1<<20), "b": "beta", "dir": "/"}
+	plant(t, m.Dir, files)
+	plant(t, here, files)
+	for name, cp := range map[string]func(c *Copier) error{
+		"upload": func(c *Copier) error {
+			return c.Upload(t.Context(), []string{filepath.Join(here, "a"), filepath.Join(here, "b")}, "dir")
+		},
+		"download": func(c *Copier) error {
+			return c.Download(t.Context(), []string{"a", "b"}, filepath.Join(here, "dir"))
+		},
+	} {
+		client := m.client(t)
+		c := &Copier{Progress: func(string, int64, int64) { client.Close() }}
+		if err := c.Open(client); err != nil {
+			t.Fatal(err)
+		}
+		err := cp(c)
+		if !errors.Is(err, ErrLost) || strings.Count(err.Error(), "lost") != 1 || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%s: %v", name, err)
+		}
+		c.Close()
+	}
+}

@@ -104,7 +104,7 @@ func (o *Options) evacuating(ctx context.Context, nodes []string) ([]lifecycle.T
 	if err := exist(ctx, c, idle); err != nil {
 		return nil, err
 	}
-	if len(out) == 0 && o.Factory.IO.ErrIsTTY {
+	if len(out) == 0 {
 		fmt.Fprintf(o.Factory.IO.ErrOut, "no machine is to leave %s\n", strings.Join(nodes, ", "))
 	}
 	return out, nil
@@ -130,7 +130,7 @@ func exist(ctx context.Context, c *client.Client, nodes []string) error {
 	return nil
 }
 
-// printSkipped prints that no machine matches, and at a terminal which ones match and are left alone.
+// printSkipped prints that there is nothing to do, and at a terminal which machines match and are left alone.
 func (o *Options) printSkipped(choice lifecycle.Choice, ns string) {
 	if len(choice.Targets)+len(choice.Skipped) == 0 {
 		where := ""
@@ -140,11 +140,10 @@ func (o *Options) printSkipped(choice lifecycle.Choice, ns string) {
 		fmt.Fprintf(o.Factory.IO.ErrOut, "No virtual machines found for %s%s.\n", o.rule(), where)
 		return
 	}
-	if !o.Factory.IO.ErrIsTTY {
-		return
-	}
-	for _, s := range choice.Skipped {
-		fmt.Fprintf(o.Factory.IO.ErrOut, "%s: skipped, %s\n", o.name(s.Target), s.Why)
+	if o.Factory.IO.ErrIsTTY {
+		for _, s := range choice.Skipped {
+			fmt.Fprintf(o.Factory.IO.ErrOut, "%s: skipped, %s\n", o.name(s.Target), s.Why)
+		}
 	}
 	if len(choice.Targets) == 0 {
 		fmt.Fprintf(o.Factory.IO.ErrOut, "no machine to %s\n", o.Verb)
