@@ -67,6 +67,8 @@ func NewCmdRemoveVolume(f *cli.Factory) *cobra.Command {
 	cmd := o.command("removevolume NAME", "Unplug a volume from a running virtual machine", `
 		virtctl removevolume demo --volume-name=data
 		virtctl removevolume demo --volume-name=data --wait`)
+	cmd.Long = `Unplug a volume from a running virtual machine. Unmount it in the guest first: a disk that is in use is pulled out
+of it all the same, and what was not yet written is lost.`
 	completioncmd.Flag(cmd, "volume-name", completioncmd.Hotplugged(f))
 	return cmd
 }

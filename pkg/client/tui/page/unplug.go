@@ -220,12 +220,14 @@ func (p *unplugging) ask() tea.Cmd {
 	key, actions := p.machine.Key(), p.world.Actions
 	var requests []volume.Options
 	var lines, names, lost []string
+	there := false // the guest may use one
 	for _, a := range p.table.Marked() {
 		o := volume.Options{Volume: a.Name, Instance: a.Instance}
 		requests = append(requests, o)
 		lines = append(lines,
 			p.world.Line(append(volumeWords(p.world, "removevolume", key, &o), "--namespace", key.Namespace)...))
 		names = append(names, fmt.Sprintf("volume %s (claim %s)", a.Name, a.Claim))
+		there = there || a.Status != nil && a.Status.Phase == v1.VolumeReady
 		if p.ends[a.Claim] {
 			lost = append(lost, a.Claim)
 		}
@@ -234,6 +236,9 @@ func (p *unplugging) ask() tea.Cmd {
 	what := strings.Join(names, ", ")
 	_, hidden := p.table.Marks()
 	question := fmt.Sprintf("Unplug %s from %s?", what, key) + unseen("volume", hidden)
+	if there {
+		question += " Unmount it in the guest first: a disk that is in use is pulled out of it."
+	}
 	if len(lost) > 0 {
 		slices.Sort(lost)
 		question += fmt.Sprintf(" Deletion of claim %s is under way: the data is lost.", strings.Join(lost, ", "))
