@@ -78,7 +78,7 @@ func (s *sending) run(ctx context.Context) (uploads.State, error) {
 		if s.Waits != nil && !s.said && s.state.Phase == uploads.Pending && s.state.Message != "" &&
 			time.Since(s.moved) > min(aWhile, s.Patience/2) {
 			s.said = true
-			s.Waits(s.state.Message)
+			s.Waits(s.waitsFor(ctx))
 		}
 		if time.Since(s.moved) > s.Patience {
 			return s.state, s.tooLong(ctx)
@@ -93,10 +93,7 @@ func (s *sending) run(ctx context.Context) (uploads.State, error) {
 
 // tooLong returns the error of an upload that has not gone on for too long, with what it waited for.
 func (s *sending) tooLong(ctx context.Context) error {
-	why := s.state.Message
-	if refused := s.refused(ctx); refused != "" {
-		why = refused
-	}
+	why := s.waitsFor(ctx)
 	if why == "" && s.cause != nil {
 		why = s.cause.Error()
 	}
@@ -105,6 +102,14 @@ func (s *sending) tooLong(ctx context.Context) error {
 	}
 	return fmt.Errorf("upload to claim %s/%s: %w: it has not gone on for %s: %s", s.Namespace, s.Claim,
 		action.ErrTimeout, s.Patience, why)
+}
+
+// waitsFor returns what an upload waits for, as far as somebody says it.
+func (s *sending) waitsFor(ctx context.Context) string {
+	if refused := s.refused(ctx); refused != "" {
+		return refused
+	}
+	return s.state.Message
 }
 
 // refused returns what the newest warning about the claim says: its class cannot make such a volume, say. It is empty

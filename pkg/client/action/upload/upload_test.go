@@ -19,6 +19,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -66,7 +67,7 @@ func (c *cluster) Read(_ context.Context, path string, query url.Values, into an
 	if got := query.Get("fieldSelector"); path != "/api/v1/namespaces/ns/events" || got != want {
 		c.t.Errorf("reads %s of %s", path, got)
 	}
-	into.(*corev1.EventList).Items = c.warnings
+	into.(*corev1.EventList).Items = slices.Clone(c.warnings)
 	return nil
 }
 
@@ -371,7 +372,16 @@ func (p *pulling) UploadState(ctx context.Context, namespace, name string) (uplo
 // Why the cluster cannot take an image yet is said once, while it is waited for; and at the end, when it never could,
 // rather than a conflict of a controller's that it has got over.
 func TestWaits(t *testing.T) {
-	for _, forever := range []bool{false, true} {
+	const pulls, full = "its pod does not start (ErrImagePull)", "the pool has no room for 1073741824 bytes"
+	for _, tc := range []struct {
+		forever bool
+		warning string // of the claim
+		said    string
+	}{
+		{false, "", pulls},
+		{true, "", pulls},
+		{false, full, "the newest warning about the claim is: " + full},
+	} {
 		c := newCluster(t)
 		c.image = t.TempDir()
 		if err := os.Mkdir(filepath.Join(c.image, "disk"), 0o755); err != nil {
@@ -383,8 +393,11 @@ func TestWaits(t *testing.T) {
 		}
 		c.warnings = []corev1.Event{{Message: "Error saving claim: Operation cannot be fulfilled on " +
 			`persistentvolumeclaims "c": ` + outdated + " and try again"}}
+		if tc.warning != "" {
+			c.warnings = append(c.warnings, corev1.Event{Message: tc.warning})
+		}
 		p := &pulling{c, 5}
-		if forever {
+		if tc.forever {
 			p.left = 1 << 20
 		}
 		var said []string
@@ -393,13 +406,13 @@ func TestWaits(t *testing.T) {
 			ContainerDisk: &uploads.ContainerDisk{Image: "example.com/disk:1"},
 			Waits:         func(why string) { said = append(said, why) },
 		})
-		if len(said) != 1 || said[0] != "its pod does not start (ErrImagePull)" {
-			t.Errorf("forever %v: said %q", forever, said)
+		if len(said) != 1 || said[0] != tc.said {
+			t.Errorf("%+v: said %q", tc, said)
 		}
-		if !forever && err != nil {
+		if !tc.forever && err != nil {
 			t.Error(err)
 		}
-		if forever && (err == nil || !strings.HasSuffix(err.Error(), "4s: its pod does not start (ErrImagePull)")) {
+		if tc.forever && (err == nil || !strings.HasSuffix(err.Error(), "4s: "+tc.said)) {
 			t.Error(err)
 		}
 	}
