@@ -199,7 +199,8 @@ func (e *explanation) clone(c *clonev1beta1.VirtualMachineClone) (State, string)
 	}
 	fixes = append(fixes, "kubectl -n kubevirt logs deployment/virt-controller")
 	e.operation("clone/"+e.Name, state, stage, "it is not done yet: "+stage, fixes...)
-	if c.Spec.Source != nil {
+	// A clone that has begun neither of its parts may have no source.
+	if began := c.Status.SnapshotName != nil || c.Status.RestoreName != nil; c.Spec.Source != nil && (began || done) {
 		kind := "vm/"
 		if c.Spec.Source.Kind == "VirtualMachineSnapshot" {
 			kind = "snapshot/"

@@ -228,3 +228,21 @@ func TestSavedMemory(t *testing.T) {
 		t.Errorf("%+v", causes)
 	}
 }
+
+// A clone that has not begun says nothing of its source, which may not exist.
+func TestSourceOfAClone(t *testing.T) {
+	c := &clonev1beta1.VirtualMachineClone{Spec: clonev1beta1.VirtualMachineCloneSpec{
+		Source: &corev1.TypedLocalObjectReference{Kind: "VirtualMachine", Name: "web"},
+	}}
+	named := func() bool {
+		r := ExplainOperation(OperationFacts{Namespace: "default", Name: "copy", Clone: c})
+		return slices.ContainsFunc(r.Chain, func(l Link) bool { return l.Object == "vm/web" })
+	}
+	if named() {
+		t.Error("a source that nobody has seen is ok")
+	}
+	c.Status.SnapshotName = new("tmp")
+	if !named() {
+		t.Error("the source is not named")
+	}
+}
