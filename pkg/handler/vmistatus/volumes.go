@@ -19,7 +19,7 @@ const (
 	ReasonVolumeMounted   = "VolumeMountedToPod"
 	ReasonVolumeUnMounted = "VolumeUnMountedFromPod"
 	ReasonAttachFailed    = hotplug.ReasonAttachFailed
-	ReasonDetachFailed    = "VolumeDetachFailed"
+	ReasonDetachFailed    = hotplug.ReasonDetachFailed
 )
 
 // Volume is the state of a hotplugged volume on this node.

@@ -56,8 +56,14 @@ func (u Users) AddVM(vm *v1.VirtualMachine) {
 	}
 }
 
-// AddVMI adds the claims of a VMI, as those of its VM where it has one.
-func (u Users) AddVMI(vmi *v1.VirtualMachineInstance) { u.addVolumes(Machine(vmi), vmi.Spec.Volumes) }
+// AddVMI adds the claims of a VMI, as those of its VM where it has one, and those that are on their way out of it.
+func (u Users) AddVMI(vmi *v1.VirtualMachineInstance) {
+	user := Machine(vmi)
+	u.addVolumes(user, vmi.Spec.Volumes)
+	for _, s := range Leaving(vmi) {
+		u.add(OfStatus(s), user)
+	}
+}
 
 // Machine returns the VM that made a VMI, or the VMI itself when none did.
 func Machine(vmi *v1.VirtualMachineInstance) User {

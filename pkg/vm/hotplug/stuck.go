@@ -13,6 +13,9 @@ const (
 	ReasonAttachmentPodNotReady = "AttachmentPodNotReady"
 )
 
+// ReasonDetachFailed is the reason of a volume that the guest does not let go of.
+const ReasonDetachFailed = "VolumeDetachFailed"
+
 const unscheduled = " cannot be scheduled: "
 
 // Unscheduled returns the message of a volume whose attachment pod no node takes, for the scheduler's reason.
@@ -25,13 +28,14 @@ func NotCreated(volume string, err error) string {
 
 func notCreated(volume string) string { return "create attachment pod of volume " + volume + ": " }
 
-// Stuck reports a volume that does not get into the guest by time alone, which its status's message explains.
+// Stuck reports a volume that does not get into the guest, or out of it, by time alone, which its status's message
+// explains.
 func Stuck(status *v1.VolumeStatus) bool {
 	if status.Phase == v1.VolumeReady {
 		return false
 	}
 	switch status.Reason {
-	case ReasonAttachFailed:
+	case ReasonAttachFailed, ReasonDetachFailed:
 		return true
 	case ReasonMissingAttachmentPod:
 		return strings.HasPrefix(status.Message, notCreated(status.Name))

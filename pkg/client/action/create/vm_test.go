@@ -42,6 +42,15 @@ func TestVMGolden(t *testing.T) {
 				{Kind: Empty, Source: "10Gi"},
 			}
 		}),
+		// Firmware boots from the first disk, which is not the read-only one.
+		"read-only": with(func(o *Options) {
+			o.DiskBus = "virtio"
+			o.Volumes = []Volume{
+				{Kind: ContainerDisk, Source: "x", Name: "root"},
+				{Kind: Claim, Source: "shared", Name: "shared", ReadOnly: true},
+				{Kind: Empty, Source: "1Gi", Name: "scratch"},
+			}
+		}),
 		"disk-bus": with(func(o *Options) {
 			o.DiskBus, o.Preference = "virtio", "fedora"
 			o.Volumes = []Volume{

@@ -127,7 +127,33 @@ func addVolumes(vm *v1.VirtualMachine, o Options) error {
 		}
 		spec.Domain.Devices.Disks = append(spec.Domain.Devices.Disks, disk)
 	}
+	inOrder(spec)
 	return nil
+}
+
+// inOrder gives the volumes before a read-only one a disk in the spec, too, in the order of the volumes: admission adds
+// the disks that are missing after those that are there, and firmware boots from the first.
+func inOrder(spec *v1.VirtualMachineInstanceSpec) {
+	of := func(volume string) *v1.Disk { return hotplug.Disk(spec, volume) }
+	last := -1
+	for i := range spec.Volumes {
+		if d := of(spec.Volumes[i].Name); d != nil && d.Disk != nil && d.Disk.ReadOnly {
+			last = i
+		}
+	}
+	if last < 0 {
+		return
+	}
+	var disks []v1.Disk
+	for i := range spec.Volumes {
+		switch d := of(spec.Volumes[i].Name); {
+		case d != nil:
+			disks = append(disks, *d)
+		case i < last:
+			disks = append(disks, v1.Disk{Name: spec.Volumes[i].Name})
+		}
+	}
+	spec.Domain.Devices.Disks = disks
 }
 
 func volumeSource(vm *v1.VirtualMachine, field string, v Volume) (v1.VolumeSource, error) {

@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	v1 "kubevirt.io/api/core/v1"
 
+	"github.com/virtkit/virtkit/pkg/vm/claims"
 	"github.com/virtkit/virtkit/pkg/vm/hotplug"
 	"github.com/virtkit/virtkit/pkg/vm/qos"
 	"github.com/virtkit/virtkit/pkg/vm/volumemigration"
@@ -70,6 +71,14 @@ func Disks(vm *v1.VirtualMachine, vmi *v1.VirtualMachineInstance) []Disk {
 			Serial: serials[v.Name], Size: size(v, &s), Limits: limits[v.Name].String(),
 			Hotplug: s.HotplugVolume != nil || hotpluggable(v),
 		})
+	}
+	if vmi != nil {
+		for _, s := range claims.Leaving(vmi) {
+			out = append(out, Disk{
+				Name: s.Name, Source: "persistentVolumeClaim " + claims.OfStatus(s), Target: s.Target, Phase: Phase(s),
+				Size: size(&v1.Volume{}, s), Hotplug: true,
+			})
+		}
 	}
 	for i := range spec.Domain.Devices.Disks {
 		d := &spec.Domain.Devices.Disks[i]

@@ -22,11 +22,20 @@ func TestDisks(t *testing.T) {
 	vmi.Status.VolumeStatus = []v1.VolumeStatus{
 		{Name: "held", Phase: v1.HotplugVolumeMounted, Reason: "VolumeAttachFailed"},
 		{Name: "cd", Phase: v1.VolumeReady, Target: "sdb", HotplugVolume: &v1.HotplugVolumeStatus{}},
+		{
+			Name: "out", Phase: v1.HotplugVolumeDetaching, Reason: "VolumeDetachFailed", Target: "sdc",
+			HotplugVolume:             &v1.HotplugVolumeStatus{},
+			PersistentVolumeClaimInfo: &v1.PersistentVolumeClaimInfo{ClaimName: "c"},
+		},
 	}
 	want := []Disk{
 		{Name: "held", Source: "other", Phase: "MountedToPod (VolumeAttachFailed)", Limits: "iops=5,bps=1Mi"},
 		{
 			Name: "cd", Source: "dataVolume iso", Device: "cdrom scsi", Target: "sdb", Phase: "Ready", Serial: "iso",
+			Hotplug: true,
+		},
+		{
+			Name: "out", Source: "persistentVolumeClaim c", Target: "sdc", Phase: "Detaching (VolumeDetachFailed)",
 			Hotplug: true,
 		},
 		{Name: "bay", Source: "empty", Device: "cdrom sata"},

@@ -12,6 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	v1 "kubevirt.io/api/core/v1"
 	"sigs.k8s.io/yaml"
+
+	"github.com/virtkit/virtkit/pkg/vm/claims"
 )
 
 // shelf answers by path and the page that is asked for.
@@ -111,6 +113,34 @@ func TestAttachments(t *testing.T) {
 	both[0].Instance = true
 	if diff := cmp.Diff(both[:2], Attachments(nil, vmi)); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// A volume that was unplugged, and that the guest has not let go of, is its machine's still, and so is the claim.
+func TestLeaving(t *testing.T) {
+	t.Parallel()
+	vmi := &v1.VirtualMachineInstance{}
+	vmi.Name = "probe"
+	if err := yaml.UnmarshalStrict([]byte(`{spec: {volumes: [{name: back, persistentVolumeClaim: {claimName: back,
+		hotpluggable: true}}]}, status: {volumeStatus: [
+		{name: root, phase: Detaching, persistentVolumeClaimInfo: {claimName: root}},
+		{name: back, phase: Detaching, hotplugVolume: {}, persistentVolumeClaimInfo: {claimName: back}},
+		{name: data, phase: Detaching, reason: VolumeDetachFailed, message: "volume \"data\": it is in use", hotplugVolume: {},
+		persistentVolumeClaimInfo: {claimName: c}}]}}`), vmi); err != nil {
+		t.Fatal(err)
+	}
+	want := Attachment{Name: "data", Claim: "c", Leaving: true, Status: &vmi.Status.VolumeStatus[2]}
+	got := Attachments(nil, vmi)
+	if len(got) != 2 || got[0].Name != "back" || got[0].Leaving {
+		t.Fatalf("%+v", got)
+	}
+	if diff := cmp.Diff(want, got[1]); diff != "" {
+		t.Error(diff)
+	}
+	users := claims.Users{}
+	users.AddVMI(vmi)
+	if len(users["c"]) != 1 || len(users["back"]) != 1 || len(users["root"]) != 0 {
+		t.Errorf("%v", users)
 	}
 }
 

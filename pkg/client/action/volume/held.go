@@ -24,14 +24,16 @@ func Unattached(vmi *v1.VirtualMachineInstance, volume string) *v1.VolumeStatus 
 	return status
 }
 
-// Holders returns the other instances of a namespace that have a claim as a volume, with vmi/ before those that no VM
-// has made. They are empty where the caller may not read them.
+// Holders returns the other instances of a namespace that have a claim as a volume, or had and have not let go of it,
+// with vmi/ before those that no VM has made. They are empty where the caller may not read them.
 func Holders(ctx context.Context, api Reader, vmi *v1.VirtualMachineInstance, claim string) ([]string, error) {
 	var out []string
 	err := pages(ctx, api, "/apis/"+v1.GroupVersion.String(), vmi.Namespace, client.VMIs,
 		func(other *v1.VirtualMachineInstance) {
 			has := func(v v1.Volume) bool { return claims.Name(&v) == claim }
-			if other.Name != vmi.Name && !other.IsFinal() && slices.ContainsFunc(other.Spec.Volumes, has) {
+			leaves := func(s *v1.VolumeStatus) bool { return claims.OfStatus(s) == claim }
+			if other.Name != vmi.Name && !other.IsFinal() && (slices.ContainsFunc(other.Spec.Volumes, has) ||
+				slices.ContainsFunc(claims.Leaving(other), leaves)) {
 				out = append(out, claims.Machine(other).String())
 			}
 		})

@@ -16,12 +16,14 @@ type Attachment struct {
 	// Bus is that of its disk, and Serial the disk's serial number, by which the guest finds it. Empty where the spec
 	// says none.
 	Bus, Serial string
+	// Leaving is whether the volume was unplugged, and the guest has not let go of it.
+	Leaving bool
 	// Status is how far plugging it has come; nil when nothing says.
 	Status *v1.VolumeStatus
 }
 
-// Attachments returns the hotplugged volumes of a machine: those of the instance, then those that only the VM has.
-// Either may be nil.
+// Attachments returns the hotplugged volumes of a machine: those of the instance, those that are on their way out of
+// it, then those that only the VM has. Either may be nil.
 func Attachments(vm *v1.VirtualMachine, vmi *v1.VirtualMachineInstance) []Attachment {
 	var out []Attachment
 	template := &v1.VirtualMachineInstanceSpec{}
@@ -49,6 +51,11 @@ func Attachments(vm *v1.VirtualMachine, vmi *v1.VirtualMachineInstance) []Attach
 			Name: volume.Name, Claim: claims.Name(volume), Status: status[volume.Name],
 			Instance: hotplug.Volume(template, volume.Name) == nil,
 		})
+	}
+	if vmi != nil {
+		for _, s := range claims.Leaving(vmi) {
+			out = append(out, Attachment{Name: s.Name, Claim: claims.OfStatus(s), Leaving: true, Status: s})
+		}
 	}
 	for _, volume := range hotplug.Volumes(template) {
 		if hotplug.Volume(running, volume.Name) == nil {

@@ -46,6 +46,7 @@ func (e *explanation) volumes() {
 	}
 	e.memory()
 	e.unattached()
+	e.leaving()
 	e.expanding()
 	e.references()
 	if count == 0 {
@@ -186,6 +187,23 @@ func (e *explanation) unattached() {
 			fixes = append(fixes, "kubectl describe pod "+pod.AttachPodName+e.flag())
 		}
 		e.add(rankVolume, LayerVolumes, "pvc/"+claim, Broken, status.Reason, message, fixes...)
+	}
+}
+
+// leaving explains a volume that was unplugged, and that the guest does not let go of.
+func (e *explanation) leaving() {
+	if e.VMI == nil {
+		return
+	}
+	for _, s := range claims.Leaving(e.VMI) {
+		if !hotplug.Stuck(s) {
+			continue
+		}
+		claim := claims.OfStatus(s)
+		e.add(rankVolume, LayerVolumes, "pvc/"+claim, Broken, s.Reason,
+			fmt.Sprintf("volume %q was unplugged, and claim %s is not free: %s", s.Name, claim,
+				volumes.Said(s.Name, s.Message)),
+			"virtctl fslist "+e.Name+e.flag())
 	}
 }
 

@@ -402,6 +402,18 @@ func TestSituations(t *testing.T) {
 				`claim data is in use by web`, "virtctl stop web -n default",
 		},
 		{
+			"a claim that the guest does not let go of", func(f *Facts) {
+				f.VMI.Status.VolumeStatus = []v1.VolumeStatus{{
+					Name: "more", Phase: v1.HotplugVolumeDetaching, Reason: hotplug.ReasonDetachFailed,
+					Message:                   `volume "more": the guest has not let go of the disk yet`,
+					HotplugVolume:             &v1.HotplugVolumeStatus{AttachPodName: "hp-volume-x"},
+					PersistentVolumeClaimInfo: &v1.PersistentVolumeClaimInfo{ClaimName: "c"},
+				}}
+			}, "VolumeDetachFailed", Broken, LayerVolumes,
+			`volume "more" was unplugged, and claim c is not free: the guest has not let go of the disk yet`,
+			"virtctl fslist demo -n default",
+		},
+		{
 			"a plugged claim on another node", withClaim(claimOf(corev1.ClaimBound, nil, time.Hour), func(f *Facts) {
 				f.VMI.Status.VolumeStatus = []v1.VolumeStatus{{
 					Name: "data", Phase: v1.VolumeBound, Reason: hotplug.ReasonAttachmentPodNotReady,

@@ -39,6 +39,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/report/progress"
 	"github.com/virtkit/virtkit/pkg/report/stats"
 	"github.com/virtkit/virtkit/pkg/vm/claims"
+	"github.com/virtkit/virtkit/pkg/vm/hotplug"
 )
 
 var update = flag.Bool("update", false, "write the golden frames anew")
@@ -57,6 +58,7 @@ type fake struct {
 	lose      bool   // an x ends the console
 	hang      bool   // nothing answers
 	nothing   bool   // there is nothing of anything
+	leaving   bool   // what was plugged in is unplugged, and the guest has not let go of it
 	keyless   bool   // the user has no SSH key
 	shown     []string
 	ending    string           // a claim that is being deleted
@@ -159,6 +161,14 @@ func (f *fake) Machine(_ context.Context, key store.Key, _ bool) (*page.Details,
 	d := details(key)
 	if key.Name == "off" {
 		d.VMI = nil
+	}
+	if f.leaving {
+		d.VMI.Spec.Volumes = d.VMI.Spec.Volumes[:0]
+		d.VM.Spec.Template.Spec.Volumes = d.VM.Spec.Template.Spec.Volumes[:0]
+		for i := range d.VMI.Status.VolumeStatus {
+			s := &d.VMI.Status.VolumeStatus[i]
+			s.Phase, s.Reason, s.Message = v1.HotplugVolumeDetaching, hotplug.ReasonDetachFailed, "the guest holds it"
+		}
 	}
 	return d, nil
 }

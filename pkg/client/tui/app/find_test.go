@@ -369,6 +369,26 @@ func TestNothingToUnplug(t *testing.T) {
 	}
 }
 
+// TestLeavingVolume lists a volume that the guest does not let go of, and does not unplug it twice.
+func TestLeavingVolume(t *testing.T) {
+	t.Parallel()
+	f := &fake{leaving: true}
+	a := New(world(f))
+	drive(t, a, sizes[1])
+	press(t, a, "down", "U")
+	s := strings.Join(strings.Fields(ansi.Strip(a.screen())), " ")
+	for _, want := range []string{"data", "Detaching (VolumeDetachFailed)", "on its way out"} {
+		if !strings.Contains(s, want) {
+			t.Errorf("nothing says %q:\n%s", want, s)
+		}
+	}
+	press(t, a, "U")
+	s = strings.Join(strings.Fields(ansi.Strip(a.screen())), " ")
+	if len(f.done) > 0 || !strings.Contains(s, "was unplugged already: the guest holds it") {
+		t.Errorf("did %v:\n%s", f.done, s)
+	}
+}
+
 // TestWrongFilterIsSaidWhole types half of a regular expression: what is wrong with it stands beside it, whole.
 func TestWrongFilterIsSaidWhole(t *testing.T) {
 	t.Parallel()

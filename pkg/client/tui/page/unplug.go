@@ -96,6 +96,8 @@ func attachmentColumns(w *World, ends func(attachment) bool) []widget.Column[att
 			switch {
 			case ends(a):
 				return state(w.Theme, "claim "+claims.Terminating, theme.Bad)
+			case a.Leaving:
+				return state(w.Theme, describe.Phase(a.Status), theme.Bad)
 			case a.Status == nil:
 				return state(w.Theme, "not in the guest", theme.Dim)
 			case a.Status.Phase == v1.VolumeReady:
@@ -115,7 +117,10 @@ func attachmentColumns(w *World, ends func(attachment) bool) []widget.Column[att
 			return strings.TrimSpace(a.Bus + " " + a.Status.Target)
 		}),
 		word("LASTS", 1, func(a attachment) string {
-			if a.Instance {
+			switch {
+			case a.Leaving:
+				return "on its way out"
+			case a.Instance:
 				return "until restart"
 			}
 			return "for good"
@@ -207,6 +212,9 @@ func (p *unplugging) refusal() string {
 		return why
 	}
 	for _, a := range p.table.Marked() {
+		if a.Leaving {
+			return fmt.Sprintf("volume %s was unplugged already: %s", a.Name, volume.Said(a.Name, a.Status.Message))
+		}
 		why := p.world.Actions.ForbiddenTo(p.machine.Namespace, "update", volumesOf(a.Instance)+"/removevolume")
 		if why != "" {
 			return why
