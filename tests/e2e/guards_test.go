@@ -21,7 +21,7 @@ import (
 func (g *guest) dropped(t *testing.T, nic string) uint64 {
 	t.Helper()
 	var report firewall.Report
-	out := g.cluster.virtctl(t, nil, "-n", g.ns, "firewall", "show", g.name, "-o", "json")
+	out := g.virtctl(t, nil, "-n", g.ns, "firewall", "show", g.name, "-o", "json")
 	if err := json.Unmarshal([]byte(out), &report); err != nil {
 		t.Fatal(err)
 	}
