@@ -3,6 +3,7 @@ package streams
 import (
 	"encoding/json"
 	"errors"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"testing"
@@ -14,7 +15,8 @@ import (
 )
 
 func TestFirewall(t *testing.T) {
-	s := &Server{Firewall: func(vmi types.NamespacedName) (*nwfilter.Filter, error) {
+	s := &Server{Log: slog.New(slog.DiscardHandler)}
+	s.Firewall = func(vmi types.NamespacedName) (*nwfilter.Filter, error) {
 		switch vmi.Name {
 		case "gone":
 			return nil, stream.NewNotRunning("it does not run")
@@ -22,7 +24,7 @@ func TestFirewall(t *testing.T) {
 			return nil, errors.New("no table")
 		}
 		return &nwfilter.Filter{Interfaces: []nwfilter.Interface{{Name: vmi.Name}}}, nil
-	}}
+	}
 	for name, code := range map[string]int{"demo": http.StatusOK, "gone": 0, "broken": http.StatusInternalServerError} {
 		w := httptest.NewRecorder()
 		s.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet,
