@@ -97,12 +97,14 @@ func TestVMExportDisturbed(t *testing.T) {
 	}
 	c.waitComponents(t, ns, killed)
 
-	c.downloadKilled(t, ns, "disk", whole["disk"], "own", "--snapshot=taken", "--readiness-timeout=5m")
-	left := &metav1.PartialObjectMetadata{}
-	left.SetGroupVersionKind(v1beta1.SchemeGroupVersion.WithKind(exports.Kind))
-	key := client.ObjectKey{Namespace: ns, Name: "own"}
-	if err := c.Client.Get(t.Context(), key, left); !apierrors.IsNotFound(err) {
-		t.Errorf("the export that the first run had made is left: %v", err)
+	for _, early := range []bool{false, true} {
+		c.downloadKilled(t, ns, "disk", whole["disk"], early, "own", "--snapshot=taken", "--readiness-timeout=5m")
+		left := &metav1.PartialObjectMetadata{}
+		left.SetGroupVersionKind(v1beta1.SchemeGroupVersion.WithKind(exports.Kind))
+		key := client.ObjectKey{Namespace: ns, Name: "own"}
+		if err := c.Client.Get(t.Context(), key, left); !apierrors.IsNotFound(err) {
+			t.Errorf("killed early %v: the export that the first run had made is left: %v", early, err)
+		}
 	}
 }
 
