@@ -281,11 +281,13 @@ func (e *explanation) image(pod *corev1.Pod, w *corev1.ContainerStateWaiting) {
 		fmt.Sprintf("%s, %s, cannot be pulled: %s", whose, image, why), fixes...).Evidence = w.Reason + ": " + message
 }
 
+// firstLine returns the first line of a message, with its middle left out where it is long: components wrap an error in
+// what they were about, so that the cause is at the end.
 func firstLine(text string) string {
 	line, _, _ := strings.Cut(strings.TrimSpace(text), "\n")
-	const most = 300
-	if len(line) > most {
-		line = strings.ToValidUTF8(line[:most], "") + "…"
+	const first, last = 100, 200
+	if len(line) > first+last {
+		line = strings.ToValidUTF8(line[:first], "") + " … " + strings.ToValidUTF8(line[len(line)-last:], "")
 	}
 	return line
 }

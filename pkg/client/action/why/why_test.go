@@ -887,6 +887,12 @@ func TestSituations(t *testing.T) {
 			"Sandbox", Broken, LayerPod, "no IP addresses", "CNI",
 		},
 		{
+			"network plugin that says much", podEvent("FailedCreatePodSandBox",
+				"Failed to create pod sandbox: rpc error: "+strings.Repeat("in a sandbox with a long name: ", 20)+
+					"failed to find plugin \"nosuch\" in path"),
+			"Sandbox", Broken, LayerPod, "failed to find plugin \"nosuch\" in path", "CNI",
+		},
+		{
 			"network of the VM",
 			podEvent("NoNetworkFound",
 				`cannot find a network-attachment-definition (red) in namespace (default): not found`),
