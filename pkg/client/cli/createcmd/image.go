@@ -61,8 +61,7 @@ func (o *VMOptions) findImage(ctx context.Context, c *client.Client, namespace s
 	}
 	image, err := list.Find(o.Image)
 	if err != nil {
-		return nil, fmt.Errorf("--image: %w in namespace %s; `%s image pull %s%s` brings it", err, namespace,
-			o.Factory.Program, o.Image, o.Factory.InNamespace(namespace))
+		return nil, fmt.Errorf("--image: %w in namespace %s; %s", err, namespace, o.whence(namespace))
 	}
 	switch image.Phase {
 	case images.PhaseReady:
@@ -75,6 +74,15 @@ func (o *VMOptions) findImage(ctx context.Context, c *client.Client, namespace s
 			image.Name, image.Image, o.Factory.Program, images.PhaseReady)
 	}
 	return image, nil
+}
+
+// whence returns how a namespace gets the image.
+func (o *VMOptions) whence(namespace string) string {
+	if _, unknown := images.Builtin().Find(o.Image); unknown != nil { // unless the cluster has a catalogue with it
+		return fmt.Sprintf("`%s image list --available%s` shows what can be pulled", o.Factory.Program,
+			o.Factory.InNamespace(namespace))
+	}
+	return fmt.Sprintf("`%s image pull %s%s` brings it", o.Factory.Program, o.Image, o.Factory.InNamespace(namespace))
 }
 
 // keyFiles are public keys as ssh-keygen names them, the best first.
