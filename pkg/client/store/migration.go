@@ -2,6 +2,7 @@ package store
 
 import (
 	"cmp"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -32,6 +33,8 @@ type Migration struct {
 	// WithDisks is whether it brings disks along, Update whether virt-controller made it by itself to give the guest
 	// another pod.
 	WithDisks, Update bool
+	// Left are the claims that the guest has left behind, with commas between; they may have been deleted since.
+	Left string
 	// Progress is how far it is; nil where that is not known.
 	Progress *progress.Progress
 }
@@ -54,6 +57,13 @@ func OfMigration(m *v1.VirtualMachineInstanceMigration) *Migration {
 		Phase:   cmp.Or(m.Status.Phase, v1.MigrationPending),
 		Created: m.CreationTimestamp.Time, Deleting: m.DeletionTimestamp != nil,
 		WithDisks: volumemigration.WithDisks(m), Update: migrations.IsUpdate(m),
+	}
+	if row.Phase == v1.MigrationSucceeded {
+		var left []string
+		for _, copied := range volumemigration.CopiedBy(m) {
+			left = append(left, copied.From)
+		}
+		row.Left = strings.Join(left, ", ")
 	}
 	if p, err := progress.Parse(m.Annotations[names.AnnotationProgress]); err == nil { // nothing depends on it
 		row.Progress = p

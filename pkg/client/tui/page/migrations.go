@@ -3,6 +3,7 @@ package page
 import (
 	"cmp"
 	"fmt"
+	"strings"
 	"time"
 
 	tea "charm.land/bubbletea/v2"
@@ -65,10 +66,10 @@ func NewMigrations(w *World) *Migrations {
 				},
 			},
 			{Title: "DETAILS", Priority: 5, Flex: true, Cell: func(m *store.Migration, _ time.Time) widget.Cell {
-				if m.Failure == "" && m.Progress != nil {
-					return widget.Cell{Text: migrate.Summary(m.Progress), Role: theme.Dim}
+				if m.Failure != "" {
+					return widget.Cell{Text: m.Failure, Role: theme.Bad}
 				}
-				return widget.Cell{Text: m.Failure, Role: theme.Bad}
+				return widget.Cell{Text: movedHow(m), Role: theme.Dim}
 			}},
 		},
 		Key: (*store.Migration).Key, Now: w.Now, Theme: w.Theme,
@@ -140,6 +141,18 @@ func (w *World) moves() map[store.Key]*store.Migration {
 
 // share returns how much of the guest has been copied, from 0 to 1; below 0 when that is not known: nothing is copied
 // yet, or no longer.
+// movedHow says what a migration was like, and which claims it has left behind.
+func movedHow(m *store.Migration) string {
+	var out []string
+	if m.Left != "" {
+		out = append(out, "left behind: claim "+m.Left)
+	}
+	if m.Progress != nil {
+		out = append(out, migrate.Summary(m.Progress))
+	}
+	return strings.Join(out, "; ")
+}
+
 func share(m *store.Migration) float64 {
 	switch {
 	case m.Phase == v1.MigrationSucceeded:
