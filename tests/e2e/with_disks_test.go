@@ -11,7 +11,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	v1 "kubevirt.io/api/core/v1"
@@ -55,10 +54,7 @@ func TestMigrateWithDisks(t *testing.T) {
 	if !strings.Contains(plan, "data: copied to new claim home-m1 of ") || !strings.Contains(plan, "class "+class) {
 		t.Errorf("the plan is\n%s", plan)
 	}
-	if err := g.evict(t, g.pod(t).Name); !apierrors.IsTooManyRequests(err) ||
-		!strings.Contains(err.Error(), "is not live-migratable") {
-		t.Errorf("its eviction: %v", err)
-	}
+	g.refused(t, g.pod(t).Name, nil, "is not live-migratable")
 
 	moved := g.virtctl(t, nil, "-n", ns, "migrate", g.name, "--with-disks", "--wait", "--timeout=4m")
 	if !strings.Contains(moved, "Claim home, which volume data had, is kept; `kubectl delete pvc home") {
@@ -106,9 +102,7 @@ func TestMigrateWithDisks(t *testing.T) {
 		}
 		return ""
 	})
-	if err := g.evict(t, g.podOn(t, away)); !apierrors.IsTooManyRequests(err) {
-		t.Errorf("its eviction: %v", err)
-	}
+	g.refused(t, g.podOn(t, away), nil, "Eviction triggered evacuation of VMI")
 	eventually(t, 4*time.Minute, "the guest has left", func() string {
 		vmi := g.vmi(t)
 		if vmi.Status.NodeName == away {

@@ -139,8 +139,6 @@ func (w *World) moves() map[store.Key]*store.Migration {
 	return out
 }
 
-// share returns how much of the guest has been copied, from 0 to 1; below 0 when that is not known: nothing is copied
-// yet, or no longer.
 // movedHow says what a migration was like, and which claims it has left behind.
 func movedHow(m *store.Migration) string {
 	var out []string
@@ -153,6 +151,8 @@ func movedHow(m *store.Migration) string {
 	return strings.Join(out, "; ")
 }
 
+// share returns how much of the guest has been copied, from 0 to 1; below 0 when that is not known: nothing is copied
+// yet, or no longer.
 func share(m *store.Migration) float64 {
 	switch {
 	case m.Phase == v1.MigrationSucceeded:
