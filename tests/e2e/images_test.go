@@ -61,7 +61,7 @@ func TestImages(t *testing.T) {
 	}
 
 	if _, errOut, err := virtctl("create", "vm", "--name", "one", "--image", "tiny"); err == nil ||
-		!strings.Contains(errOut, "virtctl image pull tiny") {
+		!strings.Contains(errOut, "virtctl image list --available") {
 		t.Errorf("of an image that is not there: %v %s", err, errOut)
 	}
 	sum := sha256.Sum256(disk)

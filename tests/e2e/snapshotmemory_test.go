@@ -41,7 +41,7 @@ func (g *guest) inGuest(t *testing.T, script string) (out string) {
 func withoutRoot(vm *v1.VirtualMachine) {
 	spec := &vm.Spec.Template.Spec
 	spec.Domain.Firmware = &v1.Firmware{KernelBoot: &v1.KernelBoot{
-		KernelArgs: "console=ttyS0,115200 quiet loglevel=1 mitigations=off",
+		KernelArgs: "console=ttyS0,115200 quiet loglevel=1 mitigations=off no_timer_check",
 		Container: &v1.KernelBootContainer{
 			Image: instance.TinyDisk(), KernelPath: "/boot/vmlinuz", InitrdPath: "/boot/initrd",
 		},

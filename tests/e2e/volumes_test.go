@@ -103,7 +103,7 @@ func TestVolumes(t *testing.T) {
 		withVolume("device", ephemeral("device")),
 		func(vm *v1.VirtualMachine) {
 			vm.Spec.Template.Spec.Domain.Firmware = &v1.Firmware{KernelBoot: &v1.KernelBoot{
-				KernelArgs: "console=tty0 console=ttyS0,115200 quiet loglevel=1 mitigations=off " +
+				KernelArgs: "console=tty0 console=ttyS0,115200 quiet loglevel=1 mitigations=off no_timer_check " +
 					"panic=10 booted.by=virtkit",
 				Container: &v1.KernelBootContainer{
 					Image: instance.TinyDisk(), KernelPath: "/boot/vmlinuz", InitrdPath: "/boot/initrd",
