@@ -217,7 +217,8 @@ func TestNext(t *testing.T) {
 		},
 		"a VM whose claim was never used": {
 			changed(ofVM(), func(v *View) { v.Claims = []Claim{claimOf("disk", corev1.ClaimPending)} }), "", "Pending",
-			"VolumesNotPopulated", "is not bound", "PVCReady=False PVCPending",
+			"VolumesNotPopulated", "is not bound; where its StorageClass waits for a first consumer, start the VM once",
+			"PVCReady=False PVCPending",
 		},
 		"a VM whose disk comes": {
 			changed(ofVM(), func(v *View) { v.Claims[0].Unready = "an image is being uploaded" }), "", "Pending",

@@ -72,6 +72,9 @@ func (v *View) unready() string {
 			return fmt.Sprintf("PersistentVolumeClaim %s is being deleted", claim.Volume.Claim)
 		case claim.Unready != "":
 			return claim.Unready
+		case claim.Claim.Status.Phase == corev1.ClaimPending:
+			return fmt.Sprintf("PersistentVolumeClaim %s is not bound; where its StorageClass waits for a first "+
+				"consumer, start the VM once", claim.Volume.Claim)
 		case claim.Claim.Status.Phase != corev1.ClaimBound:
 			return fmt.Sprintf("PersistentVolumeClaim %s is not bound", claim.Volume.Claim)
 		}

@@ -67,6 +67,15 @@ func (s *ContentStep) memorySaved(view *ContentView, saved savedmemory.Saved) er
 	return nil
 }
 
+// saveUnanswered takes an error that leaves open whether the guest's memory is being saved. The guest is not thawed for
+// it: a thaw cancels the save, and would come too late for a guest that does not answer. The next look asks again, and
+// until one is answered the launcher's own time bounds how long the guest is paused.
+func (s *ContentStep) saveUnanswered(view *ContentView, err error) {
+	s.Freeze = false
+	s.fail(view, err)
+	s.RequeueAfter = saveLook
+}
+
 // created takes the answer to the creation of the VolumeSnapshots. While a guest is frozen for them their events wait.
 func (s *ContentStep) created(view *ContentView, err error) {
 	if !s.Freeze {

@@ -99,8 +99,12 @@ func (r *Contents) saveMemory(ctx context.Context, view ContentView, step *Conte
 		most := step.Record.most(r.Now())
 		saved, err = r.Memory.SaveMemory(ctx, vmiOf(view.Content), memoryVolume(view.Content), most)
 	}
-	if err == nil {
+	switch {
+	case err == nil:
 		err = step.memorySaved(&view, saved)
+	case unanswered(err):
+		step.saveUnanswered(&view, err)
+		return nil
 	}
 	if step.Memory != nil { // before there are VolumeSnapshots of it
 		err = errors.Join(err, r.remember(ctx, view, step))

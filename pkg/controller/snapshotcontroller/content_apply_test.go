@@ -1,6 +1,7 @@
 package snapshotcontroller
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -42,6 +43,8 @@ type site struct {
 	asked  []string
 	refuse int // from 0 on
 	saved  savedmemory.Saved
+	// trouble is the answer of SaveMemory, if it is not refused.
+	trouble error
 	// recorded, which may be nil, is closed by the first patch: a guest that is to freeze meanwhile answers later.
 	recorded chan struct{}
 }
@@ -75,7 +78,7 @@ func (s *site) Unfreeze(context.Context, types.NamespacedName) error { return s.
 func (s *site) SaveMemory(
 	context.Context, types.NamespacedName, string, time.Duration,
 ) (savedmemory.Saved, error) {
-	return s.saved, s.ask("save the guest's memory")
+	return s.saved, cmp.Or(s.ask("save the guest's memory"), s.trouble)
 }
 
 func newSite(t *testing.T, refuse int, saved savedmemory.Saved, objects ...client.Object) *site {

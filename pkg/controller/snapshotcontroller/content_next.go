@@ -204,6 +204,9 @@ func (view *ContentView) begin(step *ContentStep, record *FreezeRecord, missing 
 			step.Record.TimedOut = some && (record == nil || record.Thawed || record.TimedOut ||
 				view.Now.After(record.Until) || view.another(record))
 		}
+		if step.SaveMemory && record.frozen() {
+			step.Record.Quiesced = record.Quiesced // a look at a save that has begun
+		}
 		step.RequeueAfter = max(step.Record.Until.Sub(view.Now), time.Second)
 	}
 }

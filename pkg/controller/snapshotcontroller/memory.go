@@ -3,6 +3,7 @@ package snapshotcontroller
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -60,6 +61,14 @@ func (s *subresources) SaveMemory(
 			vmi.Name, text)
 	}
 	return *answer.Memory, nil
+}
+
+// unanswered reports an error of SaveMemory that leaves open whether the memory is being saved: virt-api or what it
+// asks is away. A virt-handler that has just been started does not know its guests yet.
+func unanswered(err error) bool {
+	var status apierrors.APIStatus
+	return !errors.As(err, &status) || apierrors.IsServiceUnavailable(err) || apierrors.IsNotFound(err) ||
+		apierrors.IsTimeout(err) || apierrors.IsServerTimeout(err) || apierrors.IsTooManyRequests(err)
 }
 
 // MemoryView holds what a decision about the memory of a content depends on.

@@ -274,9 +274,10 @@ func (e *explanation) pendingClaim(volume string, claim *corev1.PersistentVolume
 		add(Broken, "ProvisioningFailed", "cannot be provisioned: "+event.Message, "ask whoever runs the storage").
 			Evidence = quote(event)
 	case class != nil && class.VolumeBindingMode != nil &&
-		*class.VolumeBindingMode == storagev1.VolumeBindingWaitForFirstConsumer && e.podUnscheduled():
+		*class.VolumeBindingMode == storagev1.VolumeBindingWaitForFirstConsumer && !e.consumed(claim.Name):
 		e.add(rankProgress, LayerVolumes, object, Waiting, "WaitForFirstConsumer",
-			prefix+"gets its volume once the pod has a node (StorageClass "+class.Name+" waits for that)", describe)
+			prefix+"gets its volume once a pod with it has a node (StorageClass "+class.Name+" waits for that)",
+			describe)
 	case class != nil && e.Now.Sub(claim.CreationTimestamp.Time) > time.Minute:
 		add(Broken, "ProvisionerSilent", fmt.Sprintf("has waited %s for provisioner %s of StorageClass %s",
 			age(e.Now, claim.CreationTimestamp.Time), class.Provisioner, class.Name),
@@ -286,10 +287,16 @@ func (e *explanation) pendingClaim(volume string, claim *corev1.PersistentVolume
 	}
 }
 
-// podUnscheduled reports whether the launcher's pod has no node yet.
-func (e *explanation) podUnscheduled() bool {
+// consumed reports whether the launcher's pod has a node, and a claim: one that a disk of its guest is to be copied to
+// is another pod's.
+func (e *explanation) consumed(claim string) bool {
 	pod := e.launcher()
-	return pod == nil || pod.Spec.NodeName == ""
+	if pod == nil || pod.Spec.NodeName == "" {
+		return false
+	}
+	return slices.ContainsFunc(pod.Spec.Volumes, func(v corev1.Volume) bool {
+		return v.PersistentVolumeClaim != nil && v.PersistentVolumeClaim.ClaimName == claim
+	})
 }
 
 func (e *explanation) class(name string, byDefault bool) (*storagev1.StorageClass, bool) {

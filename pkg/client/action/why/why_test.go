@@ -466,6 +466,14 @@ func TestSituations(t *testing.T) {
 			"kubectl get pvc -n default data (each must exist, be large enough",
 		},
 		{
+			"a disk that waits for a claim, which waits for a pod with it",
+			withClaim(claimOf(corev1.ClaimPending, nil, time.Hour), waitingFor("data"),
+				func(f *Facts) { f.StorageClasses[0].VolumeBindingMode = &waitForConsumer }),
+			"VolumesChangeWaiting", Waiting, LayerVolumes,
+			`the guest's disks are to be copied to other claims: data is too small`,
+			"kubectl get pvc -n default data (each must exist, be large enough",
+		},
+		{
 			"half a disk", stopped(v1.RunStrategyAlways, func(f *Facts) {
 				f.VM.Status.Conditions = append(f.VM.Status.Conditions, v1.VirtualMachineCondition{
 					Type: v1.VirtualMachineManualRecoveryRequired, Status: corev1.ConditionTrue, Message: "one to a",
@@ -715,7 +723,7 @@ func TestSituations(t *testing.T) {
 			"claim waits for the pod",
 			all(phase(v1.Scheduling, 2*time.Second), withClaim(claimOf(corev1.ClaimPending, nil, 2*time.Second)),
 				func(f *Facts) { f.StorageClasses[0].VolumeBindingMode = &waitForConsumer }),
-			"WaitForFirstConsumer", Waiting, LayerVolumes, "once the pod has a node", "kubectl describe pvc data",
+			"WaitForFirstConsumer", Waiting, LayerVolumes, "once a pod with it has a node", "kubectl describe pvc data",
 		},
 		{
 			"secret is missing",

@@ -223,7 +223,7 @@ func (s saved) consequence(row *store.Snapshot) string {
 	switch {
 	case row.Kept:
 		return "the VM and its volumes stay, but the restore cannot be undone any more, and the volumes that it " +
-			"replaced stay for nobody"
+			"replaced stay for nobody, unless the VM has them again"
 	case row.Resource == store.Restores && row.Ended, row.Resource == store.Clones && row.Ended:
 		return "only this record goes, the VM and its volumes stay"
 	case row.Resource == store.Restores:
