@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	v1 "kubevirt.io/api/core/v1"
 	snapshotv1beta1 "kubevirt.io/api/snapshot/v1beta1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -44,8 +45,20 @@ func (h *hardy) forgetBase(t *testing.T) {
 		t.Fatal(err)
 	}
 	h.settledSnapshot(t, gone)
-	h.virtctl(t, nil, "-n", h.ns, "start", h.name)
+	h.start(t)
 	h.goesOn(t)
+}
+
+// start starts the VM, unless it runs: no case of a restore was chosen then.
+func (h *hardy) start(t *testing.T) {
+	t.Helper()
+	err := h.Client.Get(t.Context(), types.NamespacedName{Namespace: h.ns, Name: h.name}, &v1.VirtualMachineInstance{})
+	switch {
+	case apierrors.IsNotFound(err):
+		h.virtctl(t, nil, "-n", h.ns, "start", h.name)
+	case err != nil:
+		t.Fatal(err)
+	}
 }
 
 // runRestore makes one restore, and something fail at a stage of it.
@@ -306,7 +319,7 @@ func (h *hardy) forgetRestore(t *testing.T) {
 // startAgain starts the restored VM, which goes on with the numbers of the snapshot.
 func (h *hardy) startAgain(t *testing.T) {
 	t.Helper()
-	h.virtctl(t, nil, "-n", h.ns, "start", h.name)
+	h.start(t)
 	h.waitPhase(t, bootTime, v1.Running)
 	h.sound(t, true)
 	numbers, err := h.disks(t)

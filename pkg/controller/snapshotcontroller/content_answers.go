@@ -54,7 +54,9 @@ func (s *ContentStep) memorySaved(view *ContentView, saved savedmemory.Saved) er
 	if len(view.VolumeSnapshots) > 0 && before != nil && !before.Began.Equal(saved.Began) {
 		s.Record.TimedOut = true // it went on meanwhile: some volumes are of another moment
 	}
-	s.Memory = &savedmemory.Memory{Claim: memoryVolume(view.Content), Saved: saved, MACs: view.Memory.macs()}
+	s.Memory = &savedmemory.Memory{
+		Claim: memoryVolume(view.Content), Saved: saved, Guest: view.Memory.guest(), MACs: view.Memory.macs(),
+	}
 	if saved.Failure != "" {
 		return fmt.Errorf("the guest's memory cannot be saved: %s", saved.Failure)
 	}

@@ -110,6 +110,14 @@ func memoryVolume(content *v1beta1.VirtualMachineSnapshotContent) string {
 	return savedmemory.Volume(content.UID)
 }
 
+// guest returns the VMI's UID.
+func (m *MemoryView) guest() types.UID {
+	if m.VMI == nil {
+		return ""
+	}
+	return m.VMI.UID
+}
+
 // plugged reports a VMI that has the volume for its guest's memory.
 func (m *MemoryView) plugged(volume string) bool {
 	return m != nil && m.VMI != nil && hotplug.Volume(&m.VMI.Spec, volume) != nil
@@ -142,10 +150,11 @@ func (view *ContentView) prepareMemory(step *ContentStep) bool {
 	switch {
 	case view.Guest != GuestRunning:
 		view.fail(step.Status, "the guest's memory cannot be saved: it does not run any more")
-	case record != nil && record.Failure != "":
-		// Once is enough: each attempt pauses the guest.
+	case record.Failed(memory.guest()):
+		// Once is enough: each attempt pauses the guest. One that is started after it may have its memory saved: the
+		// save of a guest that ends amid it fails, too.
 		view.fail(step.Status, "the guest's memory cannot be saved: "+record.Failure)
-		step.VMI = memory.unplug(volume)
+		step.VMI, step.RequeueAfter = memory.unplug(volume), retry
 		return false
 	case memory.Claim == nil:
 		step.CreateClaim = view.memoryClaim(volume)

@@ -32,7 +32,7 @@ func withMemory(guest Guest, claim bool, phase v1.VolumePhase, record *savedmemo
 			c.Annotations[savedmemory.MemoryAnnotation] = text
 		}
 	}), guest)
-	vmi := &v1.VirtualMachineInstance{}
+	vmi := &v1.VirtualMachineInstance{ObjectMeta: metav1.ObjectMeta{UID: "guest"}}
 	vmi.Spec.Domain.Memory = &v1.Memory{Guest: new(resource.MustParse("1Gi"))}
 	if phase != "" {
 		vmi.Spec.Volumes = []v1.Volume{{Name: testVolume}}
@@ -73,6 +73,16 @@ func TestNextContentWithMemory(t *testing.T) {
 			view: withMemory(GuestRunning, true, v1.HotplugVolumeMounted,
 				&savedmemory.Memory{Saved: savedmemory.Saved{Failure: "no space"}}),
 			unplug: true, message: "no space",
+		},
+		"failed of this guest": {
+			view: withMemory(GuestRunning, true, v1.HotplugVolumeMounted,
+				&savedmemory.Memory{Guest: "guest", Saved: savedmemory.Saved{Failure: "no space"}}),
+			unplug: true, message: "no space",
+		},
+		"failed, as its guest ended": {
+			view: withMemory(GuestRunning, true, "",
+				&savedmemory.Memory{Guest: "before", Saved: savedmemory.Saved{Failure: "QEMU is gone"}}),
+			plug: true,
 		},
 		"done":    {view: done, unplug: true},
 		"deleted": {view: gone, unplug: true},

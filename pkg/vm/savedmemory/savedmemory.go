@@ -60,6 +60,8 @@ const MemoryAnnotation = "virtkit.io/memory"
 type Memory struct {
 	Claim string `json:"claim"`
 	Saved
+	// Guest is the VMI whose memory it is.
+	Guest types.UID `json:"guest,omitempty"`
 	// MACs are the addresses of the guest's interfaces, by name.
 	MACs map[string]string `json:"macs,omitempty"`
 	// Stood is for how long the guest stood still; zero as long as it does.
@@ -77,6 +79,11 @@ func MemoryOf(annotations map[string]string) *Memory {
 
 // Whole reports memory from which a guest can be resumed.
 func (m *Memory) Whole() bool { return m != nil && m.Ended != nil && m.Failure == "" }
+
+// Failed reports whether the memory of a VMI could not be saved. Nothing is known of one that was started after it.
+func (m *Memory) Failed(guest types.UID) bool {
+	return m != nil && m.Failure != "" && (m.Guest == "" || m.Guest == guest)
+}
 
 // Encode returns the value of MemoryAnnotation.
 func (m *Memory) Encode() (string, error) { return encode(MemoryAnnotation, m) }
