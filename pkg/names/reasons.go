@@ -17,6 +17,8 @@ const (
 	// ReasonFailedCreate is the reason of condition Synchronized of a VMI, and of condition Failure of a VM, for which
 	// something could not be created; KubeVirt's.
 	ReasonFailedCreate = "FailedCreate"
+	// ReasonUploadIncomplete is that of a VMI with a claim whose image upload is under way, or was not completed.
+	ReasonUploadIncomplete = "UploadIncomplete"
 	// ReasonStateClaimTaken is that of a VMI whose claim for persistent state cannot be made, since another claim has
 	// its name.
 	ReasonStateClaimTaken = "StateClaimNameTaken"

@@ -76,7 +76,11 @@ func (g *guest) row(t *testing.T, name, address string) v1.VirtualMachineInstanc
 	t.Helper()
 	var row v1.VirtualMachineInstanceNetworkInterface
 	eventually(t, bootTime, g.name+" has "+address+" on "+name, func() string {
-		for _, row = range g.vmi(t).Status.Interfaces {
+		vmi := g.vmi(t)
+		if vmi == nil {
+			return "there is no VMI"
+		}
+		for _, row = range vmi.Status.Interfaces {
 			if row.Name == name && row.IP == address && strings.Contains(row.InfoSource, "guest-agent") {
 				return ""
 			}

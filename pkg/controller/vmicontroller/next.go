@@ -29,8 +29,6 @@ const (
 	ReasonNodeUnresponsive  = "NodeUnresponsive"
 )
 
-// ReasonUploadIncomplete is the reason of a VMI with a claim whose image upload is under way, or was not completed.
-const ReasonUploadIncomplete = "UploadIncomplete"
 
 const (
 	// scheduleGrace is the time that a fresh pod may wait for its node before phase Scheduling is written: the
@@ -238,7 +236,7 @@ func (s *Step) withoutPod(view View) {
 	for _, name := range bootClaimNames(view.VMI) {
 		if claim := view.Claims[name]; claim != nil {
 			if message := uploads.Unusable(name, claim.Annotations); message != "" {
-				s.wait(view, ReasonUploadIncomplete, message)
+				s.wait(view, names.ReasonUploadIncomplete, message)
 				return
 			}
 		}

@@ -13,9 +13,11 @@ import (
 
 	volumes "github.com/virtkit/virtkit/pkg/client/action/volume"
 	"github.com/virtkit/virtkit/pkg/client/action/wait"
+	"github.com/virtkit/virtkit/pkg/names"
 	"github.com/virtkit/virtkit/pkg/vm/claims"
 	"github.com/virtkit/virtkit/pkg/vm/hotplug"
 	"github.com/virtkit/virtkit/pkg/vm/savedmemory"
+	"github.com/virtkit/virtkit/pkg/vm/uploads"
 )
 
 // Spec returns the spec of the guest: the instance's, or what it would be; nil without either.
@@ -136,9 +138,26 @@ func (e *explanation) claim(volume, name string, dataVolume bool) {
 		e.add(rankVolume, LayerVolumes, object, Broken, "ClaimLost",
 			fmt.Sprintf("volume %q: the volume of claim %s is gone, and its data with it", volume, name),
 			"restore it from a backup and name the new claim in the VM")
+	case e.uploading(volume, found):
 	case found.Status.Phase == corev1.ClaimPending:
 		e.pendingClaim(volume, found)
 	}
+}
+
+// uploading explains a claim that is no disk before the upload of an image to it is complete.
+func (e *explanation) uploading(volume string, claim *corev1.PersistentVolumeClaim) bool {
+	message := uploads.Unusable(claim.Name, claim.Annotations)
+	if message == "" || e.VMI != nil && e.VMI.Status.Phase == v1.Running {
+		return false
+	}
+	upload := "virtctl image-upload pvc " + claim.Name + e.flag()
+	state, fix := Broken, upload+" --image-path FILE"
+	if request := uploads.RequestOf(claim.Annotations); request != nil && !request.Cancel {
+		state, fix = Waiting, "when nobody sends it any more: "+upload+" --cancel"
+	}
+	e.add(rankVolume, LayerVolumes, "pvc/"+claim.Name, state, names.ReasonUploadIncomplete,
+		fmt.Sprintf("volume %q: %s", volume, message), fix)
+	return true
 }
 
 // reasonTerminating is the reason of a claim that is being deleted.

@@ -19,6 +19,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/expansion"
 	"github.com/virtkit/virtkit/pkg/vm/hotplug"
 	"github.com/virtkit/virtkit/pkg/vm/identity"
+	"github.com/virtkit/virtkit/pkg/vm/uploads"
 	"github.com/virtkit/virtkit/pkg/vm/vmstate"
 	"github.com/virtkit/virtkit/pkg/vm/volumemigration"
 )
@@ -311,6 +312,13 @@ func claimOf(p corev1.PersistentVolumeClaimPhase, class *string, age time.Durati
 		Spec:       corev1.PersistentVolumeClaimSpec{StorageClassName: class},
 		Status:     corev1.PersistentVolumeClaimStatus{Phase: p},
 	}
+}
+
+// uploadTo is a claim to which an image was to be uploaded.
+func uploadTo(annotation string, what any) func(*Facts) {
+	claim := claimOf(corev1.ClaimBound, nil, time.Hour)
+	claim.Annotations = map[string]string{annotation: uploads.Encode(what)}
+	return withClaim(claim)
 }
 
 // terminating is a claim that was deleted and is in use.
@@ -672,6 +680,18 @@ func TestSituations(t *testing.T) {
 			"claim is lost",
 			all(phase(v1.Scheduling, time.Minute), withClaim(claimOf(corev1.ClaimLost, nil, time.Hour))), "ClaimLost",
 			Broken, LayerVolumes, "its data", "restore",
+		},
+		{
+			"image is being uploaded",
+			all(phase(v1.Pending, time.Minute),
+				uploadTo(uploads.AnnotationRequest, uploads.Request{ID: "0123456789abcdef", Size: 1})),
+			names.ReasonUploadIncomplete, Waiting, LayerVolumes, "is being uploaded", "--cancel",
+		},
+		{
+			"upload was cancelled",
+			all(phase(v1.Pending, time.Minute),
+				uploadTo(uploads.AnnotationState, uploads.State{Phase: uploads.Cancelled})),
+			names.ReasonUploadIncomplete, Broken, LayerVolumes, "is incomplete", "virtctl image-upload pvc data",
 		},
 		{
 			"claim is being deleted",

@@ -65,6 +65,9 @@ func (f *fake) RemoveImage(_ context.Context, image *store.Image) error {
 
 func (f *fake) CreateFromImage(_ context.Context, vm page.ImageVM) (string, error) {
 	f.done = append(f.done, fmt.Sprintf("create %+v", vm))
+	if vm.SSHKey != "" {
+		return "", f.err
+	}
 	return "account debian lets you log in with /home/me/.ssh/id_ed25519.pub", f.err
 }
 
@@ -153,6 +156,12 @@ func TestImagesArePulledRemovedAndUsed(t *testing.T) {
 			[]string{"9", "/", "'Ready", "enter", "+", "'new", "down", "'20Gi", "ctrl+s", "y"},
 			"create {Namespace:prod Name:new Image:debian/13 Size:20Gi Instancetype: Preference: RunStrategy: SSHKey:}",
 			"virtctl create vm --name new --image debian/13 --image-size 20Gi --namespace prod --apply",
+		},
+		"a VM with a given key": {
+			[]string{"9", "/", "'Ready", "enter", "+", "'new", "up", "'ssh-ed25519 AAAA", "ctrl+s", "y"},
+			"create {Namespace:prod Name:new Image:debian/13 Size: Instancetype: Preference: RunStrategy: " +
+				"SSHKey:ssh-ed25519 AAAA}",
+			"virtctl create vm --name new --image debian/13 --ssh-key 'ssh-ed25519 AAAA' --namespace prod --apply",
 		},
 		"a smaller VM": {
 			[]string{"9", "/", "'Ready", "enter", "+", "'new", "down", "'1Gi", "ctrl+s", "y"},

@@ -27,7 +27,12 @@ func described(machines []*store.Machine) string {
 	return text
 }
 
-func capital(s string) string { return strings.ToUpper(s[:1]) + s[1:] }
+func capital(s string) string {
+	if s == "" {
+		return s
+	}
+	return strings.ToUpper(s[:1]) + s[1:]
+}
 
 // sentence makes a sentence of a clause, which may have its mark already.
 func sentence(s string) string {
