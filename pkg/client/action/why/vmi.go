@@ -15,6 +15,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/conditions"
 	"github.com/virtkit/virtkit/pkg/vm/fencing"
 	"github.com/virtkit/virtkit/pkg/vm/life"
+	"github.com/virtkit/virtkit/pkg/vm/network"
 	"github.com/virtkit/virtkit/pkg/vm/vmstate"
 )
 
@@ -333,6 +334,10 @@ func (e *explanation) qemu(text string) {
 		add("Multus", "a network of the VM cannot be connected: "+text,
 			"install Multus on every node, then: virtctl restart "+e.Name+e.flag(), "virtctl describe "+e.Name+e.flag()+
 				" (the VM's networks; docs/networking.md)")
+	case strings.Contains(text, network.AllowSpoofing):
+		add("SpoofingNotAllowed", "a network of the VM cannot be connected: "+text,
+			"remove the annotation "+network.AllowSpoofing+" from spec.template.metadata of the VM",
+			"an administrator: kubectl label namespace "+e.Namespace+" "+network.AllowSpoofing+"=true")
 	case strings.Contains(text, "pod's network") || strings.Contains(text, "interface "):
 		add("Network", "the guest's network cannot be set up: "+text, "spec.template.spec.networks and "+
 			"domain.devices.interfaces of the VM", "kubectl -n kubevirt logs -l kubevirt.io=virt-handler")

@@ -1057,6 +1057,11 @@ func TestSituations(t *testing.T) {
 			"NoMemory", Broken, LayerQEMU, "memory", "memory.guest",
 		},
 		{
+			"guest may not send as somebody else",
+			syncFailed(`interface "default": the VMI has the annotation virtkit.io/allow-spoofing for it`),
+			"SpoofingNotAllowed", Broken, LayerQEMU, "annotation", "remove the annotation",
+		},
+		{
 			"network cannot be made", syncFailed("make the pod's network: add nft rules: operation not supported"),
 			"Network", Broken, LayerQEMU, "nft", "networks",
 		},
