@@ -19,6 +19,9 @@ const (
 	ReasonFailedCreate = "FailedCreate"
 	// ReasonUploadIncomplete is that of a VMI with a claim whose image upload is under way, or was not completed.
 	ReasonUploadIncomplete = "UploadIncomplete"
+	// ReasonClaimHeld is that of a VMI with a claim to which the guest of another may still write, whose pod's object
+	// was removed.
+	ReasonClaimHeld = "ClaimHeld"
 	// ReasonStateClaimTaken is that of a VMI whose claim for persistent state cannot be made, since another claim has
 	// its name.
 	ReasonStateClaimTaken = "StateClaimNameTaken"

@@ -27,13 +27,8 @@ import (
 // is gone says nothing: whoever deletes a pod with force removes the object, and its QEMU goes on to write until the
 // node ends it.
 
-// Reasons of a VMI that waits for a pod whose object was removed.
-const (
-	// ReasonEndNotConfirmed is the reason for the VMI whose guest the pod had.
-	ReasonEndNotConfirmed = "EndNotConfirmed"
-	// ReasonClaimHeld is the reason when another VMI is to use the same claim.
-	ReasonClaimHeld = "ClaimHeld"
-)
+// ReasonEndNotConfirmed is the reason of a VMI that waits for the pod of its guest, whose object was removed.
+const ReasonEndNotConfirmed = "EndNotConfirmed"
 
 // holdersAgain is the pause between two looks at what holds a lease: that a node was fenced is no event of a VMI.
 const holdersAgain = fencedAgain

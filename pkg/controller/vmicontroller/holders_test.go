@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
+	"github.com/virtkit/virtkit/pkg/names"
 	"github.com/virtkit/virtkit/pkg/vm/conditions"
 )
 
@@ -169,7 +170,7 @@ func TestClaimHeldByAnother(t *testing.T) {
 	}
 	step := look()
 	reason := conditions.Find(step.Status.Conditions, v1.VirtualMachineInstanceSynchronized)
-	if step.CreatePod || step.RequeueAfter != holdersAgain || reason.Reason != ReasonClaimHeld ||
+	if step.CreatePod || step.RequeueAfter != holdersAgain || reason.Reason != names.ReasonClaimHeld ||
 		!strings.Contains(reason.Message, "VirtualMachineInstance before") {
 		t.Errorf("a second guest on the disk: %+v", step)
 	}

@@ -29,7 +29,6 @@ const (
 	ReasonNodeUnresponsive  = "NodeUnresponsive"
 )
 
-
 const (
 	// scheduleGrace is the time that a fresh pod may wait for its node before phase Scheduling is written: the
 	// scheduler mostly needs less, and the write is saved.
@@ -242,7 +241,7 @@ func (s *Step) withoutPod(view View) {
 		}
 	}
 	if view.Leased != "" {
-		s.wait(view, ReasonClaimHeld, view.Leased)
+		s.wait(view, names.ReasonClaimHeld, view.Leased)
 		s.RequeueAfter = holdersAgain
 		return
 	}

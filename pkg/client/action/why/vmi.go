@@ -98,6 +98,11 @@ func (e *explanation) notCreated(vmi *v1.VirtualMachineInstance) {
 				names.LabelValue(vmi.Name)+" to use it, or delete it").
 			Evidence = "condition Synchronized: " + c.Message
 		return
+	case names.ReasonClaimHeld:
+		e.add(rankVolume, LayerVolumes, e.vmiObject(), Waiting, c.Reason, c.Message,
+			"kubectl get nodes", "when the machine is off for certain: "+fencing.TaintCommand("NODE")).
+			Evidence = "condition Synchronized: " + c.Message
+		return
 	case names.ReasonFailedCreate:
 	default:
 		return

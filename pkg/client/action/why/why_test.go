@@ -682,6 +682,12 @@ func TestSituations(t *testing.T) {
 			Broken, LayerVolumes, "its data", "restore",
 		},
 		{
+			"claim of a guest that may still run",
+			phase(v1.Pending, time.Minute, condition(v1.VirtualMachineInstanceSynchronized, corev1.ConditionFalse,
+				names.ReasonClaimHeld, "claim data is still held by VirtualMachineInstance other")),
+			names.ReasonClaimHeld, Waiting, LayerVolumes, "still held", "kubectl get nodes",
+		},
+		{
 			"image is being uploaded",
 			all(phase(v1.Pending, time.Minute),
 				uploadTo(uploads.AnnotationRequest, uploads.Request{ID: "0123456789abcdef", Size: 1})),
