@@ -55,7 +55,7 @@ func (s *ContentStep) memorySaved(view *ContentView, saved savedmemory.Saved) er
 		s.Record.TimedOut = true // it went on meanwhile: some volumes are of another moment
 	}
 	s.Memory = &savedmemory.Memory{
-		Claim: memoryVolume(view.Content), Saved: saved, Guest: view.Memory.guest(), MACs: view.Memory.macs(),
+		Claim: memoryVolume(view.Content), Saved: saved, Guest: view.Memory.VMI.UID, MACs: view.Memory.macs(),
 	}
 	if saved.Failure != "" {
 		return fmt.Errorf("the guest's memory cannot be saved: %s", saved.Failure)

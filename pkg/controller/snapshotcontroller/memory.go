@@ -110,14 +110,6 @@ func memoryVolume(content *v1beta1.VirtualMachineSnapshotContent) string {
 	return savedmemory.Volume(content.UID)
 }
 
-// guest returns the VMI's UID.
-func (m *MemoryView) guest() types.UID {
-	if m.VMI == nil {
-		return ""
-	}
-	return m.VMI.UID
-}
-
 // plugged reports a VMI that has the volume for its guest's memory.
 func (m *MemoryView) plugged(volume string) bool {
 	return m != nil && m.VMI != nil && hotplug.Volume(&m.VMI.Spec, volume) != nil
@@ -148,9 +140,9 @@ func (view *ContentView) prepareMemory(step *ContentStep) bool {
 	memory, volume := view.Memory, memoryVolume(view.Content)
 	record := savedmemory.MemoryOf(view.Content.Annotations)
 	switch {
-	case view.Guest != GuestRunning:
+	case view.Guest != GuestRunning || memory.VMI == nil: // the one is of a cache, the other is not
 		view.fail(step.Status, "the guest's memory cannot be saved: it does not run any more")
-	case record.Failed(memory.guest()):
+	case record.Failed(memory.VMI.UID):
 		// Once is enough: each attempt pauses the guest. One that is started after it may have its memory saved: the
 		// save of a guest that ends amid it fails, too.
 		view.fail(step.Status, "the guest's memory cannot be saved: "+record.Failure)

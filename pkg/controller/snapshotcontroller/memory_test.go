@@ -53,6 +53,10 @@ func TestNextContentWithMemory(t *testing.T) {
 	for _, name := range []string{"a", "b"} {
 		done.VolumeSnapshots["vs-"+name] = volumeSnapshot(name, true, true, "")
 	}
+	left := withMemory(GuestRunning, true, "", &savedmemory.Memory{
+		Guest: "guest", Saved: savedmemory.Saved{Failure: "QEMU is gone"},
+	})
+	left.Memory.VMI = nil // the cache that says that the guest runs is behind
 	gone := withMemory(GuestRunning, true, v1.HotplugVolumeMounted, nil)
 	gone.Snapshot = nil
 	for name, tc := range map[string]struct {
@@ -84,6 +88,7 @@ func TestNextContentWithMemory(t *testing.T) {
 				&savedmemory.Memory{Guest: "before", Saved: savedmemory.Saved{Failure: "QEMU is gone"}}),
 			plug: true,
 		},
+		"gone":    {view: left, message: "it does not run any more"},
 		"done":    {view: done, unplug: true},
 		"deleted": {view: gone, unplug: true},
 	} {
