@@ -136,7 +136,7 @@ func (a *App) named(name string) tea.Cmd {
 		}
 		cmd, _, why := a.top().Key(h.Code)
 		if why != "" {
-			a.notice = capital(why)
+			a.notice = page.Capital(why)
 		}
 		return cmd
 	}

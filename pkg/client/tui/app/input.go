@@ -2,7 +2,6 @@ package app
 
 import (
 	"fmt"
-	"strings"
 	"time"
 
 	tea "charm.land/bubbletea/v2"
@@ -58,7 +57,7 @@ func (a *App) key(m tea.KeyPressMsg) tea.Cmd {
 	} {
 		cmd, known, why := handle(key)
 		if why != "" {
-			a.notice = capital(why)
+			a.notice = page.Capital(why)
 		}
 		if known {
 			return cmd
@@ -81,13 +80,6 @@ func (a *App) unbound(key string) string {
 func (a *App) grabbed() bool {
 	p, ok := a.top().(page.Grabbing)
 	return ok && p.Grabs()
-}
-
-func capital(s string) string {
-	if s == "" {
-		return s
-	}
-	return strings.ToUpper(s[:1]) + s[1:]
 }
 
 // clicked moves the cursor, sorts, or opens.

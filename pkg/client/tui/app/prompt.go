@@ -166,7 +166,7 @@ func (a *App) askFilter() tea.Cmd {
 	}
 	p.done = func(text string) tea.Cmd {
 		if _, err := filter.Parse(text); typed && err != nil {
-			a.notice = capital(err.Error())
+			a.notice = page.Capital(err.Error())
 			target.SetFilter(was)
 		}
 		return nil

@@ -22,7 +22,7 @@ type undoRead struct {
 func (a *App) undo() tea.Cmd {
 	w := a.World
 	if w.ReadOnly {
-		a.notice = capital(page.ReadOnly)
+		a.notice = page.Capital(page.ReadOnly)
 		return nil
 	}
 	return func() tea.Msg {
@@ -39,7 +39,7 @@ func (a *App) askUndo(m undoRead) {
 	case m.world != a.World || a.ask != nil || a.prompt != nil:
 		return
 	case m.err != nil:
-		a.notice = capital(a.World.Say(m.err))
+		a.notice = page.Capital(a.World.Say(m.err))
 		return
 	}
 	w, id := m.world, m.last.ID

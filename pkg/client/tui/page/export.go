@@ -116,7 +116,7 @@ func (p *exporting) says() []widget.Line {
 		Text: fmt.Sprintf("VM %s and its disks on claims are written into one file, of which `%s import` makes a VM "+
 			"on any cluster. Container disks, Secrets and ConfigMaps are not in it.", p.machine, p.world.Program),
 		Role: theme.Text,
-	}, {Text: capital(p.meanwhile()) + ".", Role: theme.Text}}
+	}, {Text: Capital(p.meanwhile()) + ".", Role: theme.Text}}
 	if path, there, err := p.world.Actions.ExportFile(p.asked()); err == nil {
 		text := "The file is " + path + "."
 		if there {
@@ -144,12 +144,12 @@ func (p *exporting) asks() tea.Cmd {
 	e, actions := p.asked(), p.world.Actions
 	path, there, err := actions.ExportFile(e)
 	if err != nil {
-		return Send(Notice{Text: capital(err.Error())})
+		return Send(Notice{Text: Capital(err.Error())})
 	}
 	if strings.HasPrefix(e.File, "~") {
 		e.File = path // a shell does not expand what is quoted
 	}
-	question := fmt.Sprintf("Export %s to %s? %s.", p.named(), path, capital(p.meanwhile()))
+	question := fmt.Sprintf("Export %s to %s? %s.", p.named(), path, Capital(p.meanwhile()))
 	if there {
 		question += " The file is there, and is replaced."
 	}

@@ -148,7 +148,7 @@ func typedOn[P any](
 	cmd, known, why := keys.Handle(p, key)
 	switch {
 	case why != "":
-		return Send(Notice{Text: capital(why)}), true
+		return Send(Notice{Text: Capital(why)}), true
 	case known || !s.typed():
 		return cmd, true
 	}

@@ -281,7 +281,7 @@ func (p *Form) Typed(m tea.KeyPressMsg) (tea.Cmd, bool) {
 		}
 		if cmd, known, why := p.keys.Handle(p, key); known {
 			if why != "" {
-				return Send(Notice{Text: capital(why)}), true
+				return Send(Notice{Text: Capital(why)}), true
 			}
 			return cmd, true
 		}

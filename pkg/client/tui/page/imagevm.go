@@ -155,7 +155,7 @@ func (p *imageVM) asks() tea.Cmd {
 					return nil
 				}
 				key := store.Key{Namespace: vm.Namespace, Name: vm.Name}
-				return Replace{Old: p.Request, Page: NewMachine(w, key), Notice: capital(note)}
+				return Replace{Old: p.Request, Page: NewMachine(w, key), Notice: Capital(note)}
 			},
 		},
 	})

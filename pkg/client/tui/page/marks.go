@@ -27,7 +27,8 @@ func described(machines []*store.Machine) string {
 	return text
 }
 
-func capital(s string) string {
+// Capital makes the first letter of a text, if there is one, a capital.
+func Capital(s string) string {
 	if s == "" {
 		return s
 	}
@@ -37,9 +38,9 @@ func capital(s string) string {
 // sentence makes a sentence of a clause, which may have its mark already.
 func sentence(s string) string {
 	if strings.HasSuffix(s, "?") || strings.HasSuffix(s, ".") {
-		return capital(s)
+		return Capital(s)
 	}
-	return capital(s) + "."
+	return Capital(s) + "."
 }
 
 // leftOut returns a sentence about how many marked things a question leaves out, and why: whys has the reason of each,

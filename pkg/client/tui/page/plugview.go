@@ -38,7 +38,7 @@ func (p *Plug) verdict(width int) []string {
 	case !p.begun && !p.world.ReadOnly && !p.gone:
 		role, text = theme.Dim, "Choose a claim; ^s plugs it in."
 	case why != "":
-		role, text = theme.Warn, capital(why)
+		role, text = theme.Warn, Capital(why)
 	case claim == nil && p.claims != nil:
 		role = theme.Warn
 		text = fmt.Sprintf("There is no claim %s here, unless a DataVolume makes it.", p.value(plugClaim))

@@ -193,7 +193,7 @@ func empty(w *World, state store.State, what, lacks, advice string, width int) s
 	said := func(role theme.Role, text string) string { return strings.Join(paragraph(t, role, text, width), "\n") }
 	switch {
 	case state.Err != nil && !state.Synced:
-		return said(theme.Bad, capital(w.Say(state.Err))) + "\n\n" + said(theme.Dim, wayOut(what, state.Err))
+		return said(theme.Bad, Capital(w.Say(state.Err))) + "\n\n" + said(theme.Dim, wayOut(what, state.Err))
 	case !state.Synced:
 		return said(theme.Dim, "Reading "+what+" "+t.Ellipsis)
 	}
@@ -212,12 +212,12 @@ func empty(w *World, state store.State, what, lacks, advice string, width int) s
 		lacks = "There are no " + what + where
 	}
 	if state.Stale() {
-		return said(theme.Bad, capital(w.Say(state.Err))) + "\n\n" +
+		return said(theme.Bad, Capital(w.Say(state.Err))) + "\n\n" +
 			said(theme.Dim, "There were none of the "+what+" before that. "+wayOut(what, state.Err))
 	}
 	text := said(theme.Text, lacks)
 	if advice != "" {
-		text += "\n\n" + said(theme.Dim, capital(advice))
+		text += "\n\n" + said(theme.Dim, Capital(advice))
 	}
 	return text
 }

@@ -273,7 +273,7 @@ func (g group) askScale() tea.Cmd {
 			n, err := replicas(text)
 			switch {
 			case err != nil:
-				return Send(Notice{Text: capital(err.Error())})
+				return Send(Notice{Text: Capital(err.Error())})
 			case n == s.Desired:
 				return Send(Notice{Text: "It asks for " + machines(n) + " already"})
 			}
@@ -305,7 +305,7 @@ func (g group) scale(n int32) tea.Cmd {
 		ask.Question += fmt.Sprintf(" Its scaleInStrategy is %s: it deletes no VM; delete those that are too many "+
 			"with ctrl-d.", s.KeepsExcess)
 	case going > 0:
-		ask.Question += " " + capital(machines(going)) + " would go."
+		ask.Question += " " + Capital(machines(going)) + " would go."
 		if going > manyTyped {
 			ask.Typed = fmt.Sprint(going)
 		}

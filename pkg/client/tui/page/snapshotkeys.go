@@ -179,7 +179,7 @@ func (s saved) askDelete() tea.Cmd {
 	if len(chosen) == 1 {
 		row := chosen[0]
 		ask.Typed = row.Name
-		ask.Question = "Delete " + savedName(row) + "? " + capital(s.consequence(row)) + "." + leftOut("row", whys) +
+		ask.Question = "Delete " + savedName(row) + "? " + Capital(s.consequence(row)) + "." + leftOut("row", whys) +
 			unseen("row", s.hidden)
 		return Send(ask)
 	}

@@ -278,7 +278,7 @@ func filled(texts ...string) []string {
 func (p *Snapshots) View(width, height int) string {
 	said := func(role theme.Role, text string) []string { return paragraph(p.world.Theme, role, text, width) }
 	if err := p.state().Err; client.Unserved(err) {
-		return strings.Join(said(theme.Bad, capital(snapshot.ErrNoKinds.Error())), "\n")
+		return strings.Join(said(theme.Bad, Capital(snapshot.ErrNoKinds.Error())), "\n")
 	}
 	var lines []string
 	for _, part := range []struct {

@@ -191,10 +191,10 @@ func (p *take) says() []widget.Line {
 		lines = append(lines, widget.Line{Text: fmt.Sprintf("Not in it: %s (%s).", v.Name, v.Reason), Role: theme.Warn})
 	}
 	if anew := snapshot.Anew(p.vm); len(anew) > 0 {
-		text := fmt.Sprintf("Not in it: %s. %s.", strings.Join(anew, ", "), capital(noClaims(len(anew))))
+		text := fmt.Sprintf("Not in it: %s. %s.", strings.Join(anew, ", "), Capital(noClaims(len(anew))))
 		lines = append(lines, widget.Line{Text: text, Role: theme.Text})
 	}
-	return append(lines, widget.Line{Text: capital(p.meanwhile()) + ".", Role: theme.Text})
+	return append(lines, widget.Line{Text: Capital(p.meanwhile()) + ".", Role: theme.Text})
 }
 
 // noClaims returns why no snapshot has n volumes that are no claims, and what becomes of them.
@@ -251,7 +251,7 @@ func (p *take) asks() tea.Cmd {
 	if question += "?"; len(out) > 0 {
 		question += " Without " + namesOf(out) + "."
 	}
-	question += " " + capital(p.meanwhile()) + "."
+	question += " " + Capital(p.meanwhile()) + "."
 	if o.Policy == snapshotv1beta1.VirtualMachineSnapshotContentRetain {
 		question += " If it is deleted, its volumes stay."
 	}

@@ -122,7 +122,7 @@ func doctorLines(r *doctor.Report, program string) []widget.Line {
 				lines = append(lines, widget.Line{})
 			}
 			area = c.Area
-			lines = append(lines, widget.Line{Text: "  " + capital(string(area)), Role: theme.Title})
+			lines = append(lines, widget.Line{Text: "  " + Capital(string(area)), Role: theme.Title})
 		}
 		message := c.Message
 		if c.Object != "" && !strings.Contains(message, c.Object) {

@@ -144,7 +144,7 @@ func newTransferText(w *World, t *Transfer) *Text {
 		o := t.outcome()
 		word, role := transferState(t)
 		lines := []widget.Line{
-			{Text: "  " + capital(t.What), Role: theme.Title},
+			{Text: "  " + Capital(t.What), Role: theme.Title},
 			{Text: "  to " + t.To},
 			{Text: fmt.Sprintf("  %s, begun %s ago", word, age(t.began, w.Now())), Role: role},
 		}

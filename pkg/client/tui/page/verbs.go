@@ -311,7 +311,7 @@ func (s subject) ask(verb lifecycle.Verb) tea.Cmd {
 }
 
 // refused says why a key did nothing.
-func refused(why string) tea.Cmd { return Send(Notice{Text: capital(why)}) }
+func refused(why string) tea.Cmd { return Send(Notice{Text: Capital(why)}) }
 
 // asked returns how the question of a verb begins.
 func asked(verb lifecycle.Verb) string {
@@ -321,7 +321,7 @@ func asked(verb lifecycle.Verb) string {
 	case lifecycle.SoftReboot:
 		return "Let the guest reboot in"
 	}
-	return capital(string(verb))
+	return Capital(string(verb))
 }
 
 // task does a verb to machines.
