@@ -3,10 +3,13 @@
 package e2e
 
 import (
+	"archive/tar"
 	"bytes"
 	"compress/gzip"
 	"crypto/rand"
+	"crypto/sha256"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -75,6 +78,13 @@ func TestVMExportDisturbed(t *testing.T) {
 		!strings.Contains(stderr, "the disk has changed since the download began; repeat the command") {
 		t.Errorf("the device of a stopped VM, its pod evicted: %v\n%s", err, stderr)
 	}
+	// An OVA is measured anew, so that the second pod knows whether it is the same, of the device, too.
+	ova, stderr, err := c.streamAmid(t, ns, "stopped", func() { c.evictExport(t, ns, "stopped") }, "--format=ova")
+	if err != nil {
+		t.Errorf("an OVA, its pod evicted: %v\n%s", err, stderr)
+	} else if members := verifyOVA(t, ova); members != 4 {
+		t.Errorf("an OVA, its pod evicted, has %d members", members)
+	}
 
 	killed := map[types.UID]bool{}
 	got, stderr, err = c.downloadAmid(t, ns, "snap", "disk", func() {
@@ -114,8 +124,27 @@ func (c *cluster) downloadAmid(
 	t *testing.T, ns, export, volume string, disturb func(),
 ) (disk []byte, stderr string, err error) {
 	t.Helper()
-	cmd := exec.Command(c.Bin("virtctl"), "--kubeconfig", c.Kubeconfig, "--context", c.Name, "-n", ns, "vmexport",
-		"download", export, "--volume="+volume, "--output=-", "--readiness-timeout=5m")
+	packed, stderr, err := c.streamAmid(t, ns, export, disturb, "--volume="+volume)
+	if err != nil {
+		return nil, stderr, err
+	}
+	unpacked, err := gzip.NewReader(bytes.NewReader(packed))
+	if err != nil {
+		t.Fatal(err)
+	}
+	disk, err = io.ReadAll(unpacked)
+	return disk, stderr, err
+}
+
+// streamAmid is downloadAmid of whatever the arguments say, as it comes.
+func (c *cluster) streamAmid(
+	t *testing.T, ns, export string, disturb func(), args ...string,
+) (stream []byte, stderr string, err error) {
+	t.Helper()
+	cmd := exec.Command(c.Bin("virtctl"), append([]string{
+		"--kubeconfig", c.Kubeconfig, "--context", c.Name, "-n", ns, "vmexport", "download", export, "--output=-",
+		"--readiness-timeout=5m",
+	}, args...)...)
 	var said bytes.Buffer
 	cmd.Stderr = &said
 	out, err := cmd.StdoutPipe()
@@ -132,15 +161,35 @@ func (c *cluster) downloadAmid(
 	}
 	rest, more := io.ReadAll(out)
 	err = errors.Join(err, more, cmd.Wait())
-	if err != nil {
-		return nil, said.String(), err
+	return append(begin, rest...), said.String(), err
+}
+
+// verifyOVA compares an OVA with its manifest, and returns how many members it has.
+func verifyOVA(t *testing.T, ova []byte) (members int) {
+	t.Helper()
+	in, manifest, sums := tar.NewReader(bytes.NewReader(ova)), "", ""
+	for ; ; members++ {
+		header, err := in.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		data, err := io.ReadAll(in)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.HasSuffix(header.Name, ".mf") {
+			manifest = string(data)
+		} else {
+			sums += fmt.Sprintf("SHA256(%s)= %x\n", header.Name, sha256.Sum256(data))
+		}
 	}
-	unpacked, err := gzip.NewReader(io.MultiReader(bytes.NewReader(begin), bytes.NewReader(rest)))
-	if err != nil {
-		t.Fatal(err)
+	if sums != manifest {
+		t.Errorf("the OVA has\n%s, its manifest says\n%s", sums, manifest)
 	}
-	disk, err = io.ReadAll(unpacked)
-	return disk, said.String(), err
+	return members
 }
 
 // evictExport evicts the pod of an export by the API, and waits until it is gone.

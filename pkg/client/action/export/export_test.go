@@ -42,6 +42,8 @@ type cluster struct {
 	t      *testing.T
 	server *httptest.Server
 	disk   string
+	// pod are the options of the pod's server.
+	pod exporter.Options
 
 	mu     sync.Mutex
 	export v1beta1.VirtualMachineExport
@@ -78,6 +80,7 @@ func newCluster(t *testing.T) *cluster {
 	if err := o.Add("files", "share="+dir); err != nil {
 		t.Fatal(err)
 	}
+	c.pod = o
 	c.server = httptest.NewTLSServer(exporter.NewHandler(o))
 	t.Cleanup(c.server.Close)
 	c.export = v1beta1.VirtualMachineExport{

@@ -12,11 +12,14 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"kubevirt.io/api/export/v1beta1"
 
+	"github.com/virtkit/virtkit/pkg/launcher/exporter"
 	"github.com/virtkit/virtkit/pkg/names"
 )
 
@@ -160,6 +163,56 @@ func (c *cluster) writeVM() {
 "volumes":[{"name":"root","persistentVolumeClaim":{"claimName":"root"}},{"name":"seed","emptyDisk":{}}]}}}}]}`
 	if err := os.WriteFile(filepath.Join(filepath.Dir(c.disk), "all.json"), []byte(vm), 0o600); err != nil {
 		c.t.Fatal(err)
+	}
+}
+
+// A download outlives that its pod is evicted wherever another pod can say that the content is the same: of a device
+// that a stopped VM has, an OVA can, which is measured anew, and a raw image cannot.
+func TestEvicted(t *testing.T) {
+	for name, tc := range map[string]struct {
+		way, kind string
+		changes   bool
+	}{
+		"OVA of a file":                {"ova", "disk", false},
+		"OVA of a device":              {"ova", "device", false},
+		"qcow2 of a file":              {"qcow2", "disk", false},
+		"qcow2 of a device":            {"qcow2", "device", true},
+		"OVA of a file that changes":   {"ova", "disk", true},
+		"OVA of a device that changes": {"ova", "device", true},
+	} {
+		c := newCluster(t)
+		c.write(disk)
+		path := c.disk
+		if tc.kind == "disk" {
+			path = filepath.Dir(c.disk)
+		}
+		c.pod.Volumes = nil
+		if err := c.pod.Add(tc.kind, "root="+path); err != nil {
+			t.Fatal(err)
+		}
+		var now atomic.Value
+		now.Store(exporter.NewHandler(c.pod))
+		c.server.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			now.Load().(http.Handler).ServeHTTP(w, r)
+		})
+		c.cuts = []int64{5 << 20}
+		c.cut = func() {
+			now.Store(exporter.NewHandler(c.pod))
+			if tc.changes && tc.way == "ova" {
+				c.write(disk)
+			}
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			c.export.Status.Conditions[0].LastTransitionTime = metav1.Unix(2, 0)
+		}
+		out := &output{}
+		_, err := download(func(d *Download) { ways[tc.way](c, d) }).Run(t.Context(), c, out)
+		switch {
+		case tc.changes && (!errors.Is(err, ErrChanged) || out.begun != 1):
+			t.Errorf("%s: begun %d times, %v", name, out.begun, err)
+		case !tc.changes && (err != nil || out.begun != 1 || !c.same(tc.way, out.Bytes())):
+			t.Errorf("%s: %d bytes, begun %d times: %v", name, out.Len(), out.begun, err)
+		}
 	}
 }
 
