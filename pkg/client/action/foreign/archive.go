@@ -48,6 +48,9 @@ func (f *File) archive(whole content) error {
 	if err != nil {
 		return err
 	}
+	if _, has := members[incusIndex]; has {
+		return f.incusBackup(members)
+	}
 	names := make([]string, 0, len(members))
 	for name := range members {
 		names = append(names, name)
@@ -85,6 +88,9 @@ func readTar(whole content) (map[string]content, error) {
 			return nil, fmt.Errorf("the archive has more than %d members", maxMembers)
 		}
 		name := path.Clean(strings.TrimPrefix(header.Name, "./"))
+		if header.Typeflag == tar.TypeSymlink && strings.HasPrefix(name, incusDirectory) {
+			continue // of the VM's own files, which nobody looks at
+		}
 		if err := checkMember(header, name); err != nil {
 			return nil, err
 		}

@@ -1,7 +1,8 @@
 // Package foreign makes a VM of what another hypervisor has written: an OVA or OVF (VMware, VirtualBox, virt-v2v), the
-// XML of a libvirt domain with its disks, or a single disk image. Anybody may have written it.
+// XML of a libvirt domain with its disks, a VM of Proxmox VE (vzdump's archive, or its text with its disks), a backup
+// of Incus, or a single disk image. Anybody may have written it.
 //
-//	FILE ─► Open: descriptor (ovf.go, domain.go) ─► Machine ─► Make (vm.go): VM and claims
+//	FILE ─► Open: descriptor (ovf.go, domain.go, proxmox.go, incus.go) ─► Machine ─► Make (vm.go): VM and claims
 //	        disks (archive.go, image.go) ─► Verify (manifest.go) ─► backup.Import: uploads
 //
 // Machine is the hardware in the words of this package; what has no counterpart is in its Absent, by name. The disks
@@ -17,6 +18,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/virtkit/virtkit/pkg/client/action/backup"
@@ -71,8 +73,9 @@ func (i *image) needs() int64 {
 type UnknownError struct{}
 
 func (*UnknownError) Error() string {
-	return "the file is neither what `virtctl export` writes, nor an OVA, an OVF, the XML of a libvirt domain, or a " +
-		"disk image (vmdk, vhdx, vhd, qcow2; raw with the suffix .img, .raw or .iso)"
+	return "the file is neither what `virtctl export` writes, nor an OVA, an OVF, the XML of a libvirt domain, a VM " +
+		"of Proxmox (.vma, or .conf with its disks), a backup of Incus (.tar), or a disk image (vmdk, vhdx, vhd, " +
+		"qcow2; raw with the suffix .img, .raw or .iso)"
 }
 
 // descriptor limits.
@@ -97,6 +100,9 @@ func (f *File) open(path string) error {
 	}
 	f.Changed = info.ModTime().UTC()
 	if info.IsDir() {
+		if _, err := os.Stat(filepath.Join(path, proxmoxExtracted)); err == nil {
+			return f.proxmoxText(path, proxmoxExtracted)
+		}
 		name, err := descriptorIn(path)
 		if err != nil {
 			return err
@@ -117,6 +123,10 @@ func (f *File) open(path string) error {
 	switch {
 	case isTar(head):
 		return f.archive(whole)
+	case isVMA(head):
+		return f.archived(path, whole)
+	case strings.EqualFold(filepath.Ext(path), proxmoxSuffix):
+		return f.proxmoxText(filepath.Dir(path), filepath.Base(path))
 	case isXML(head):
 		return f.text(path, whole)
 	}

@@ -53,12 +53,14 @@ func NewCmdImport(f *cli.Factory) *cobra.Command {
 	o := &ImportOptions{Factory: f, Output: cli.NewOutput()}
 	cmd := &cobra.Command{
 		Use:   "import FILE",
-		Short: "Make a virtual machine of a file: of export, an OVA or OVF, a libvirt domain, a disk image",
+		Short: "Make a virtual machine of a file: of export, an OVA, a libvirt domain, a Proxmox backup, a disk image",
 		Long: `Make a virtual machine, with its disks, of a file, on any cluster with virtkit. FILE is one of:
 
   what "virtctl export" has written
   an OVA, or an OVF or the directory with one, with its disks: of VMware, VirtualBox, virt-v2v
   the XML of a libvirt domain, whose disks are files here: what "virsh dumpxml --inactive" prints
+  a VM of Proxmox VE: an archive of vzdump (.vma), what "vma extract" makes of it, or its .conf with its disks
+  a backup of a VM of Incus or LXD: what "incus export --compression=none" writes
   a disk image: vmdk, vhdx, vhd, qcow2; raw with the suffix .img or .raw; .iso
 
 The file is read and verified before anything is made. Each disk gets a claim NAME-VOLUME, to which it is uploaded
@@ -75,6 +77,7 @@ With --dry-run=client the claims and the VM are printed; the disks are not verif
 			virtctl import demo.tar --name demo-copy -n shop --storage-class fast --start
 			virtctl import appliance.ova --network "VM Network"=pod --network Storage=shop/storage
 			virtctl import appliance.ova --dry-run=client -o yaml
+			virtctl import vzdump-qemu-100.vma --network vmbr0=pod
 			virtctl import disk.vmdk --name web --cpu 2 --memory 4Gi --firmware efi`),
 		Args: cli.Args(1, 1, "the file"),
 		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
