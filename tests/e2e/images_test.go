@@ -80,14 +80,18 @@ func TestImages(t *testing.T) {
 	}
 	// The same disk from a file, and from a container image, which the cluster pulls.
 	must("image", "import", tinyDisk, "tiny/0", "--size", "512Mi", "--user", "root", "--wait-secs=120")
-	must("image", "import", "docker://"+instance.TinyDisk(), "tiny/2", "--size", "512Mi", "--user", "root",
+	must("image", "add", "tiny/2", "--size", "512Mi", "--user", "root", "--url", "docker://"+instance.TinyDisk())
+	must("image", "pull", "tiny/2", "--wait-secs=120")
+	must("image", "import", "docker://"+instance.TinyDisk(), "tiny/4", "--size", "512Mi", "--user", "root",
 		"--wait-secs=120")
 	if _, errOut, err := virtctl("image", "import", "docker://"+instance.TinyDisk(), "tiny/3", "--size", "512Mi",
 		"--container-path", "/disk/none.img", "--wait-secs=120"); err == nil ||
 		!strings.Contains(errOut, "has no file /disk/none.img") {
 		t.Errorf("of a path that is not in the image: %v %s", err, errOut)
 	}
-	for claim, ref := range map[string]string{"tiny-0": "tiny/0", "tiny-1": "tiny/1", "tiny-2": "tiny/2"} {
+	for claim, ref := range map[string]string{
+		"tiny-0": "tiny/0", "tiny-1": "tiny/1", "tiny-2": "tiny/2", "tiny-4": "tiny/4",
+	} {
 		got := must("image", "list", "-o",
 			`jsonpath={range .items[*]}{.image} {.metadata.name} {.phase}{"\n"}{end}`)
 		if !strings.Contains(got, ref+" "+claim+" Ready\n") {

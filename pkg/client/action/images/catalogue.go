@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/virtkit/virtkit/pkg/client/action"
+	"github.com/virtkit/virtkit/pkg/vm/uploads"
 )
 
 // Kind is the kind of a catalogue, of version action.ReportVersion.
@@ -56,12 +57,17 @@ type Image struct {
 	Sources []Source `json:"sources"`
 }
 
-// Source is the file of an image. Checksum or Checksums is set.
+// Source is the file of an image, or a container image. Of a file Checksum or Checksums is set.
 type Source struct {
 	// Arch is the architecture, as Go and Kubernetes name it: amd64, arm64 or s390x.
 	Arch string `json:"arch"`
-	// URL is the address of the file; with https, or, if Checksum is set, with http.
+	// URL is the address of the file; with https, or, if Checksum is set, with http. docker://IMAGE is a container
+	// disk, which the cluster pulls.
 	URL string `json:"url"`
+	// ContainerPath is, of a container disk, the path of the disk in it; the only file below /disk when it is empty.
+	ContainerPath string `json:"containerPath,omitempty"`
+	// PullSecret is, of a container disk, the Secret of the claim's namespace by which it is pulled.
+	PullSecret string `json:"pullSecret,omitempty"`
 	// Checksum is the SHA-256 or SHA-512 checksum of the file, hexadecimal.
 	Checksum string `json:"checksum,omitempty"`
 	// Checksums is the address, with https, of a file that has the checksum.
@@ -186,11 +192,37 @@ func (i *Image) CheckLabels() error {
 	return nil
 }
 
+// ContainerScheme is what the reference of a container image begins with; CDI's.
+const ContainerScheme = "docker://"
+
+// ContainerDisk returns the container image that a source is; false for a file.
+func (s *Source) ContainerDisk() (disk uploads.ContainerDisk, ok bool) {
+	image, ok := strings.CutPrefix(s.URL, ContainerScheme)
+	if !ok {
+		return disk, false
+	}
+	return uploads.ContainerDisk{Image: image, Path: s.ContainerPath, PullSecret: s.PullSecret}, true
+}
+
 func (s *Source) check() error {
+	if !slices.Contains(architectures, s.Arch) {
+		return fmt.Errorf("arch: %q is not one of %s", s.Arch, strings.Join(architectures, ", "))
+	}
+	if disk, ok := s.ContainerDisk(); ok {
+		if s.Checksum != "" || s.Checksums != "" || s.Signature != nil {
+			return fmt.Errorf("checksum: a container image is verified by its digest; write %sIMAGE@sha256:DIGEST, "+
+				"and no checksum", ContainerScheme)
+		}
+		if err := disk.Check(); err != nil {
+			return fmt.Errorf("url: %w", err)
+		}
+		return nil
+	}
 	address, err := url.Parse(s.URL)
 	switch {
-	case !slices.Contains(architectures, s.Arch):
-		return fmt.Errorf("arch: %q is not one of %s", s.Arch, strings.Join(architectures, ", "))
+	case s.ContainerPath != "" || s.PullSecret != "":
+		return fmt.Errorf("containerPath and pullSecret are about a container image; write its url as %sIMAGE",
+			ContainerScheme)
 	case err != nil || address.Host == "" || address.User != nil:
 		return fmt.Errorf("url: %q is no address of a file", s.URL)
 	case address.Scheme != "https" && (address.Scheme != "http" || s.Checksum == ""):

@@ -103,7 +103,20 @@ func TestParseRefuses(t *testing.T) {
 	if _, err := Parse([]byte(head + entry())); err != nil {
 		t.Fatal(err)
 	}
+	const file = "'https://h/x', checksum: '" + sum + "'"
+	const of = "'docker://h/x:1', containerPath: /disk/a, pullSecret: s"
+	if c, err := Parse([]byte(head + entry(file, of))); err != nil {
+		t.Error(err)
+	} else if disk, ok := c.Images[0].Sources[0].ContainerDisk(); !ok || disk.Image != "h/x:1" ||
+		disk.Path != "/disk/a" || disk.PullSecret != "s" {
+		t.Errorf("%+v", disk)
+	}
 	for text, want := range map[string]string{
+		head + entry("https://h/x", "docker://h/x"):            `images[0]: sources[0].checksum: a container image is`,
+		head + entry(file, "'docker://H/X'"):                   `images[0]: sources[0].url: containerDisk.image: "H/X"`,
+		head + entry(file, "'docker://h/x', containerPath: a"): `containerDisk.path: "a" is no absolute path`,
+		head + entry("checksum:", "containerPath: /a, checksum:"): `images[0]: sources[0].containerPath and pullSecret ` +
+			`are about a container image`,
 		"kind: Pod":                                      `apiVersion and kind are "" and "Pod": write cli.virtkit.io/v1 and ImageCatalogue`,
 		head + entry("size: 1Gi", "sise: 1Gi"):           `unknown field "sise"`,
 		head + entry("name: a", "name: A"):               `images[0]: name: "A" is no name`,

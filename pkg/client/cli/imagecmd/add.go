@@ -26,16 +26,20 @@ type AddOptions struct {
 func NewCmdAdd(f *cli.Factory) *cobra.Command {
 	o := &AddOptions{Factory: f, Output: cli.NewOutput()}
 	cmd := &cobra.Command{
-		Use:   "add NAME/VERSION --url URL (--checksum HEX | --checksums URL) --size SIZE",
+		Use:   "add NAME/VERSION --url URL [--checksum HEX | --checksums URL] --size SIZE",
 		Short: "Add an image to your own catalogue",
 		Long: `Add an image to your own catalogue, $XDG_CONFIG_HOME/virtkit/images.yaml. It replaces one of the same name and
-version, also of the program's catalogue; another architecture of it is added. Nothing is downloaded yet.`,
+version, also of the program's catalogue; another architecture of it is added. Nothing is downloaded yet.
+
+A file has a checksum. A container image (docker://IMAGE), which the cluster pulls, has none: its digest, if the
+reference has one, is its checksum.`,
 		Example: cli.Examples(f.Program, `
 			virtctl image add rocky/10 --size 10Gi --user rocky \
 			  --url https://example.com/Rocky-10.qcow2 --checksums https://example.com/CHECKSUM
 			virtctl image add rocky/10 --size 10Gi --url https://example.com/Rocky-10.qcow2 \
 			  --checksums https://example.com/CHECKSUM --signature https://example.com/CHECKSUM.asc \
 			  --signing-key https://example.com/KEY.asc --signed-by $FINGERPRINT
+			virtctl image add fedora/42 --size 10Gi --user fedora --url docker://quay.io/containerdisks/fedora:42
 			virtctl image add golden/2 --size 20Gi --url https://example.com/golden-2.img --checksum $SHA256`),
 		Args:              cli.Args(1, 1, "an image: NAME/VERSION"),
 		ValidArgsFunction: references(f),
@@ -48,7 +52,12 @@ version, also of the program's catalogue; another architecture of it is added. N
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&o.Source.URL, "url", "", "`URL` of the file: raw, qcow2, vmdk, vhd or vhdx, also compressed")
+	flags.StringVar(&o.Source.URL, "url", "", "`URL` of the file: raw, qcow2, vmdk, vhd or vhdx, also compressed; "+
+		"or docker://IMAGE")
+	flags.StringVar(&o.Source.ContainerPath, "container-path", "",
+		"With docker://: `PATH` of the disk in the container image; the only file below /disk unless given")
+	flags.StringVar(&o.Source.PullSecret, "pull-secret", "",
+		"With docker://: `SECRET` of the claim's namespace by which the container image is pulled")
 	flags.StringVar(&o.Source.Checksum, "checksum", "", "SHA-256 or SHA-512 checksum of the file, in `HEX`")
 	flags.StringVar(&o.Source.Checksums, "checksums", "", "`URL` of a file of checksums, as SHA256SUMS")
 	flags.StringVar(&o.Signature.Fingerprint, "signed-by", "",

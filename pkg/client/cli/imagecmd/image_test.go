@@ -219,4 +219,22 @@ func TestImport(t *testing.T) {
 	if cli.ExitCode(err) != cli.ExitUsage || len(asked) != 0 {
 		t.Errorf("of no reference: %v, %+v", err, asked)
 	}
+
+	// A container image in the catalogue is pulled as one that is imported.
+	add := []string{"add", "golden/1", "--size=1Gi", "--url=docker://example.com/golden:2"}
+	if _, _, err := w.run(append(add, "--container-path=/disk/a.img", "--pull-secret=s")...); err != nil {
+		t.Fatal(err)
+	}
+	want := &uploads.ContainerDisk{Image: "example.com/golden:2", Path: "/disk/a.img", PullSecret: "s"}
+	_, said, err := w.run("pull", "golden", "--keep")
+	if len(asked) != 1 || asked[0].Size != 0 || !reflect.DeepEqual(asked[0].ContainerDisk, want) ||
+		!strings.Contains(said, "--keep has no effect") {
+		t.Errorf("of the catalogue: %v, asked for %+v, said %s", err, asked, said)
+	}
+	if left, err := os.ReadDir(filepath.Join(w.dir, "virtkit", "images")); err == nil {
+		t.Errorf("downloaded: %v", left)
+	}
+	if _, _, err := w.run(append(add, "--checksum="+strings.Repeat("0", 64))...); cli.ExitCode(err) != cli.ExitUsage {
+		t.Errorf("a checksum of a container image: %v", err)
+	}
 }

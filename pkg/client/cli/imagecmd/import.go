@@ -64,19 +64,16 @@ func completeImport(f *cli.Factory) cobra.CompletionFunc {
 	}
 }
 
-// containerDisk is what a reference of a container image begins with; CDI's.
-const containerDisk = "docker://"
-
 // Import uploads a file, or has the cluster take the disk of a container image.
 func Import(ctx context.Context, o *Options) error {
-	if image, ok := strings.CutPrefix(o.File, containerDisk); ok {
+	if image, ok := strings.CutPrefix(o.File, images.ContainerScheme); ok {
 		o.Disk.Image = image
 		if err := o.Disk.Check(); err != nil {
 			return cli.UsageErrorf("%s: %s", o.File, err)
 		}
 	} else if o.Disk.Path != "" || o.Disk.PullSecret != "" {
 		return cli.UsageErrorf("--container-path and --pull-secret are about a container image; write it as %sIMAGE",
-			containerDisk)
+			images.ContainerScheme)
 	}
 	name, version, _ := images.ParseRef(o.Ref) // validate has asked
 	if version == "" {

@@ -64,7 +64,8 @@ func NewCmdPull(f *cli.Factory) *cobra.Command {
 		Use:   "pull IMAGE",
 		Short: "Bring an image of the catalogue to a namespace",
 		Long: `Bring an image of the catalogue to a claim of a namespace: it is downloaded to this machine, its published checksum
-is verified, and it is uploaded through the API server, as image-upload does.
+is verified, and it is uploaded through the API server, as image-upload does. A container image (docker://IMAGE) is
+pulled by the cluster, and nothing goes by way of this machine.
 
 What was cut off goes on where it was when the command is repeated. The downloaded file is removed at the end unless
 --keep is given.`,
@@ -162,11 +163,18 @@ func ClaimName(image *images.Image) string {
 	return strings.ReplaceAll(image.Name+"-"+image.Version, ".", "-")
 }
 
-// bring downloads the image and uploads it.
+// bring downloads the image and uploads it, or has the cluster take the disk of a container image.
 func (o *Options) bring(ctx context.Context, c *client.Client, t cli.Target) error {
 	source, err := o.Image.Source(o.Arch)
 	if err != nil {
 		return err
+	}
+	if disk, ok := source.ContainerDisk(); ok {
+		if o.Keep {
+			o.say("--keep has no effect: the cluster pulls %s itself", source.URL)
+		}
+		o.Disk = disk
+		return o.take(ctx, c, t)
 	}
 	dir, err := cacheDir(o.Factory)
 	if err != nil {

@@ -156,9 +156,10 @@ func (p *Image) sources(c canvas) []string {
 	}
 	for _, s := range p.row.entry.Sources {
 		lines = append(lines, c.line(s.Arch, s.URL, theme.Text)...)
-		if s.Checksum != "" {
+		switch {
+		case s.Checksum != "":
 			lines = append(lines, c.line("checksum", s.Checksum, theme.Dim)...)
-		} else {
+		case s.Checksums != "":
 			lines = append(lines, c.line("checksums", s.Checksums, theme.Dim)...)
 		}
 		if s.Signature != nil {
