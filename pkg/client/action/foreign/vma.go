@@ -113,8 +113,8 @@ func readVMA(whole content) (*vma, error) {
 		by[i] = &vmaDisk{whole: whole, name: string(name), size: size}
 		// Each cluster has a place in the header of an extent, also one of zeros.
 		if most := whole.size / vmaExtent * vmaClusters; by[i].count() > most && by[i].name != vmaState {
-			return nil, fmt.Errorf("device %q has %d clusters, and the archive names at most %d: %w", name, by[i].count(),
-				most, errCut)
+			return nil, fmt.Errorf("device %q has %d clusters, and the archive names at most %d: %w", name,
+				by[i].count(), most, errCut)
 		}
 		if out.devices[by[i].name] != nil {
 			return nil, fmt.Errorf("device %q is there twice", name)

@@ -112,11 +112,10 @@ func TestParseRefuses(t *testing.T) {
 		t.Errorf("%+v", disk)
 	}
 	for text, want := range map[string]string{
-		head + entry("https://h/x", "docker://h/x"):            `images[0]: sources[0].checksum: a container image is`,
-		head + entry(file, "'docker://H/X'"):                   `images[0]: sources[0].url: containerDisk.image: "H/X"`,
-		head + entry(file, "'docker://h/x', containerPath: a"): `containerDisk.path: "a" is no absolute path`,
-		head + entry("checksum:", "containerPath: /a, checksum:"): `images[0]: sources[0].containerPath and pullSecret ` +
-			`are about a container image`,
+		head + entry("https://h/x", "docker://h/x"):               "sources[0].checksum: a container image is",
+		head + entry(file, "'docker://H/X'"):                      `sources[0].url: containerDisk.image: "H/X"`,
+		head + entry(file, "'docker://h/x', containerPath: a"):    `containerDisk.path: "a" is no absolute path`,
+		head + entry("checksum:", "containerPath: /a, checksum:"): "containerPath and pullSecret are about a",
 		"kind: Pod":                                      `apiVersion and kind are "" and "Pod": write cli.virtkit.io/v1 and ImageCatalogue`,
 		head + entry("size: 1Gi", "sise: 1Gi"):           `unknown field "sise"`,
 		head + entry("name: a", "name: A"):               `images[0]: name: "A" is no name`,

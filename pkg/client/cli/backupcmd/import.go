@@ -53,7 +53,7 @@ func NewCmdImport(f *cli.Factory) *cobra.Command {
 	o := &ImportOptions{Factory: f, Output: cli.NewOutput()}
 	cmd := &cobra.Command{
 		Use:   "import FILE",
-		Short: "Make a virtual machine of a file: of export, an OVA, a libvirt domain, a Proxmox backup, a disk image",
+		Short: "Make a virtual machine of a file: an export, OVA, libvirt domain, Proxmox backup or disk image",
 		Long: `Make a virtual machine, with its disks, of a file, on any cluster with virtkit. FILE is one of:
 
   what "virtctl export" has written
