@@ -14,6 +14,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -161,7 +162,7 @@ func (c *cluster) streamAmid(
 	}
 	rest, more := io.ReadAll(out)
 	err = errors.Join(err, more, cmd.Wait())
-	return append(begin, rest...), said.String(), err
+	return slices.Concat(begin, rest), said.String(), err
 }
 
 // verifyOVA compares an OVA with its manifest, and returns how many members it has.

@@ -56,7 +56,7 @@ func vmaOf(text string, devices ...vmaDevice) []byte {
 	big.PutUint32(head[48:], vmaHeader)
 	big.PutUint32(head[52:], uint32(len(blob)))
 	big.PutUint32(head[56:], uint32(vmaHeader+len(blob)))
-	head = append(head, blob...)
+	head = slices.Concat(head, blob)
 	sign := func(data []byte, at int) {
 		sum := md5.Sum(data) //nolint:gosec // as the format has it
 		copy(data[at:], sum[:])
