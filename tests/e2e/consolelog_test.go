@@ -47,8 +47,8 @@ func TestSerialConsoleLog(t *testing.T) {
 	g.in(t, "sh", "-c", "echo said on the other node > /dev/ttyS0")
 	has(pod, "said on the other node")
 
-	// The guest's own shutdown ends the pod, and its last words are in the log.
-	g.in(t, "sh", "-c", "echo last words > /dev/ttyS0; poweroff")
+	// The guest's own shutdown ends the pod, and its last words are in the log. It waits until its agent has answered.
+	g.in(t, "sh", "-c", "echo last words > /dev/ttyS0; { sleep 2; poweroff; } >/dev/null 2>&1 </dev/null &")
 	g.waitPhase(t, time.Minute, v1.Succeeded)
 	eventually(t, time.Minute, "the pod has ended", func() string {
 		for _, p := range g.pods(t) {
