@@ -2,12 +2,8 @@ package apply
 
 import (
 	"bytes"
-	"encoding/binary"
 	"errors"
-	"net"
-	"net/netip"
 	"os"
-	"slices"
 	"testing"
 	"time"
 
@@ -15,96 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/virtkit/virtkit/pkg/vm/network"
+	"github.com/virtkit/virtkit/tests/frames"
 )
-
-// The MACs of a guest, of somebody else on its network, and of all.
-var (
-	guestMAC = net.HardwareAddr{2, 0, 0, 0, 0, 7}
-	otherMAC = net.HardwareAddr{2, 0, 0, 0, 0, 8}
-	allMAC   = net.HardwareAddr{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}
-)
-
-// ether returns a frame to all from a MAC; what is of a type, or of a length.
-func ether(from net.HardwareAddr, kind uint16, what ...[]byte) []byte {
-	return slices.Concat(allMAC, from, binary.BigEndian.AppendUint16(nil, kind), slices.Concat(what...))
-}
-
-// tagged puts VLAN tags into a frame, the outermost first.
-func tagged(frame []byte, vlans ...uint16) []byte {
-	var tags []byte
-	for _, v := range vlans {
-		tags = binary.BigEndian.AppendUint16(append(tags, 0x81, 0), v)
-	}
-	return slices.Concat(frame[:12], tags, frame[12:])
-}
-
-// arpFrame returns a frame of ARP (0x0806) or RARP (0x8035).
-func arpFrame(kind uint16, op byte, sender net.HardwareAddr, senderIP, targetIP string) []byte {
-	return ether(guestMAC, kind, []byte{0, 1, 8, 0, 6, 4, 0, op}, sender, netip.MustParseAddr(senderIP).AsSlice(),
-		make([]byte, 6), netip.MustParseAddr(targetIP).AsSlice())
-}
-
-func ipFrame(from, to string, protocol byte, what ...[]byte) []byte {
-	body := slices.Concat(what...)
-	header := make([]byte, 20)
-	header[0], header[8], header[9] = 0x45, 64, protocol
-	binary.BigEndian.PutUint16(header[2:], uint16(20+len(body)))
-	copy(header[12:], netip.MustParseAddr(from).AsSlice())
-	copy(header[16:], netip.MustParseAddr(to).AsSlice())
-	binary.BigEndian.PutUint16(header[10:], checksum(header))
-	return ether(guestMAC, unix.ETH_P_IP, header, body)
-}
-
-func ip6Frame(from, to string, next, hops byte, what ...[]byte) []byte {
-	body := slices.Concat(what...)
-	header := make([]byte, 8)
-	header[0], header[6], header[7] = 0x60, next, hops
-	binary.BigEndian.PutUint16(header[4:], uint16(len(body)))
-	return ether(guestMAC, unix.ETH_P_IPV6, header, netip.MustParseAddr(from).AsSlice(),
-		netip.MustParseAddr(to).AsSlice(), body)
-}
-
-func udpOf(from, to uint16, text string) []byte {
-	out := binary.BigEndian.AppendUint16(nil, from)
-	out = binary.BigEndian.AppendUint16(out, to)
-	out = binary.BigEndian.AppendUint16(out, uint16(8+len(text)))
-	return append(append(out, 0, 0), text...)
-}
-
-// icmp6Of returns a message of ICMPv6 with its sum.
-func icmp6Of(from, to string, kind byte, what ...[]byte) []byte {
-	message := slices.Concat([]byte{kind, 0, 0, 0}, slices.Concat(what...))
-	pseudo := slices.Concat(netip.MustParseAddr(from).AsSlice(), netip.MustParseAddr(to).AsSlice(),
-		[]byte{0, 0, byte(len(message) >> 8), byte(len(message)), 0, 0, 0, unix.IPPROTO_ICMPV6}, message)
-	binary.BigEndian.PutUint16(message[2:], checksum(pseudo))
-	return message
-}
-
-// ndFrame returns a frame of neighbour discovery.
-func ndFrame(from, to string, kind byte, what ...[]byte) []byte {
-	return ip6Frame(from, to, unix.IPPROTO_ICMPV6, 255, icmp6Of(from, to, kind, what...))
-}
-
-// about is the body of a solicitation or advertisement of an address.
-func about(address string) []byte {
-	return append(make([]byte, 4), netip.MustParseAddr(address).AsSlice()...)
-}
-
-func option(kind byte, data []byte) []byte { return append([]byte{kind, 1}, data...) }
-
-func checksum(b []byte) uint16 {
-	var sum uint32
-	for i := 0; i < len(b); i += 2 {
-		sum += uint32(b[i]) << 8
-		if i+1 < len(b) {
-			sum += uint32(b[i+1])
-		}
-	}
-	for sum>>16 != 0 {
-		sum = sum&0xffff + sum>>16
-	}
-	return ^uint16(sum)
-}
 
 // guarded is a pod whose plan was applied, with the test in the place of its guest's QEMU and of its network.
 type guarded struct {
@@ -214,7 +122,7 @@ func (g *guarded) send(t *testing.T, frame []byte) {
 // honest returns a frame that any guard lets through, the next of them.
 func (g *guarded) honest() []byte {
 	g.sent++
-	return ether(guestMAC, 0x88b5, binary.BigEndian.AppendUint32(nil, g.sent), make([]byte, 42)) // for experiments
+	return frames.Honest(g.sent)
 }
 
 // receive returns the next frame that has reached the network, without its VLAN tag, which the kernel has taken off.
@@ -234,10 +142,7 @@ func (g *guarded) passes(t *testing.T, frame []byte) bool {
 	next := g.honest()
 	g.send(t, frame)
 	g.send(t, next)
-	bare := frame
-	if bytes.Equal(frame[12:14], []byte{0x81, 0}) {
-		bare = slices.Concat(frame[:12], frame[16:])
-	}
+	bare := frames.Received(frame)
 	passed := false
 	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); {
 		switch got := g.receive(t); {
