@@ -17,7 +17,7 @@ func (s *session) guards() (string, error) {
 	if err != nil || plan == nil {
 		return "", err
 	}
-	of := plan.Guards()
+	of := plan.Guards(s.target.Annotations)
 	if len(of) == 0 {
 		return "", nil
 	}

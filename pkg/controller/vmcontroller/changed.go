@@ -24,7 +24,7 @@ func restartMessage(view View) string {
 		return "the guest cannot be given its new size while it runs: " + why
 	}
 	if why := rollout.Stuck(view.VMI); why != "" {
-		return "the guest cannot be given its new interfaces while it runs: " + why
+		return "the guest cannot be given its new interfaces or networks while it runs: " + why
 	}
 	const message = "a non-live-updatable field was changed in the template spec"
 	if view.template() == nil {

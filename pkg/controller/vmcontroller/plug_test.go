@@ -41,6 +41,7 @@ func TestPlug(t *testing.T) {
 	state := func(text, state string) string {
 		return strings.Replace(text, "name: red, bridge: {}", "name: red, bridge: {}, state: "+state, 1)
 	}
+	blue := func(text string) string { return strings.Replace(text, "red-net", "blue-net", 1) }
 	for name, tc := range map[string]struct {
 		// before is the template that the VMI was made from, instance what the VMI has of it unless the same, template
 		// the one of now.
@@ -81,10 +82,35 @@ func TestPlug(t *testing.T) {
 			refused: "domain.devices.interfaces[red]: the guest has it as it was; unplug it first, " +
 				"by state: absent, or restart the guest",
 		},
-		"another network": {
-			before: red, template: strings.Replace(red, "red-net", "blue-net", 1), want: red,
+		"another network": {before: asR, template: blue(asR), want: blue(asR)},
+		"another network, down": {
+			before: asR, instance: state(asR, "down"), template: blue(state(asR, "down")),
+			want: blue(state(asR, "down")),
+		},
+		"another network and model": {
+			before: red, template: blue(strings.Replace(red, "red, bridge: {}", "red, bridge: {}, model: e1000e", 1)),
+			want: red,
 			refused: "domain.devices.interfaces[red]: the guest has it as it was; unplug it first, " +
 				"by state: absent, or restart the guest",
+		},
+		"another network, staged": {
+			before: red, template: blue(red), staged: true, want: red,
+			refused: "domain.devices.interfaces[red]: vmRolloutStrategy is Stage",
+		},
+		"another network, cannot move": {
+			before: red, template: blue(red), change: []func(*v1.VirtualMachineInstance){stays, connected}, want: red,
+			refused: "domain.devices.interfaces[red]: only another pod has its network, " +
+				"and the guest cannot migrate: because",
+		},
+		"another network, taken back": {
+			before: blue(asR), template: asR, change: []func(*v1.VirtualMachineInstance){stays, connected}, want: asR,
+		},
+		"another network of a plugin": {
+			before:   strings.Replace(red, "bridge: {}", "binding: {name: l2}", 1),
+			template: blue(strings.Replace(red, "bridge: {}", "binding: {name: l2}", 1)),
+			want:     strings.Replace(red, "bridge: {}", "binding: {name: l2}", 1),
+			refused: "domain.devices.interfaces[red]: only interfaces with bridge: {} move to another network " +
+				"while the guest runs; restart it",
 		},
 		"taken out": {
 			before: red, template: pod, change: []func(*v1.VirtualMachineInstance){row("red")}, want: red,
@@ -216,7 +242,7 @@ func TestPlugAndRestart(t *testing.T) {
 	with(v1.VirtualMachineInstanceMigrationRequired, corev1.ConditionTrue, "")(made)
 	with(v1.VirtualMachineInstanceIsMigratable, corev1.ConditionFalse, "")(made)
 	if got := restartMessage(View{VM: vm, VMI: made}); !strings.HasPrefix(got,
-		"the guest cannot be given its new interfaces while it runs: ") {
+		"the guest cannot be given its new interfaces or networks while it runs: ") {
 		t.Errorf("%q", got)
 	}
 }

@@ -282,7 +282,15 @@ func TestVerdictsComeTrue(t *testing.T) {
 			want: "domain.devices.interfaces[red].model: restart",
 		},
 		"another network": {
-			before: red, after: change(red, "red-net", "blue-net"), want: "networks[red].multus.networkName: restart",
+			before: red, after: change(red, "red-net", "blue-net"), want: "networks[red].multus.networkName: migration",
+		},
+		"another network, staged": {
+			before: red, after: change(red, "red-net", "blue-net"), staged: true,
+			want: "networks[red].multus.networkName: restart",
+		},
+		"another network, not migratable": {
+			before: red, after: change(red, "red-net", "blue-net"), pinned: true,
+			want: "networks[red].multus.networkName: restart",
 		},
 		"a disk comes": {
 			before: plain, after: data, want: "domain.devices.disks[data]: hotplug, volumes[data]: hotplug",

@@ -121,7 +121,7 @@ func Outdated(instance *v1.VirtualMachineInstance, image string) bool {
 		vmicontroller.Scheduled(instance)
 }
 
-// mustMove reports a guest that gets what its VMI asks for in another pod only, such as a new interface.
+// mustMove reports a guest that gets what its VMI asks for in another pod only, such as a new interface or network.
 func mustMove(instance *v1.VirtualMachineInstance) bool {
 	return conditions.True(instance.Status.Conditions, v1.VirtualMachineInstanceMigrationRequired) &&
 		!instance.IsFinal() && instance.DeletionTimestamp == nil

@@ -115,6 +115,24 @@ func TestInterfaceComes(t *testing.T) {
 	if rows, condition := look(); rows != "default: domain; red: domain, multus-status; " || condition != "" {
 		t.Errorf("once it is plugged in: %q, %q", rows, condition)
 	}
+	to := in.VMI.DeepCopy()
+	to.Spec.Networks[1].Multus.NetworkName = "blue-net"
+	in.VMI = to
+	const moved = "AutoMigrationDueToLiveUpdate: The guest has its interface red on its new network in another pod: " +
+		"it has to migrate, or to be restarted."
+	if _, condition := look(); condition != moved {
+		t.Errorf("on another network: %q", condition)
+	}
+	to.Spec.Domain.Devices.Interfaces = append(to.Spec.Domain.Devices.Interfaces, v1.Interface{
+		Name: "new", InterfaceBindingMethod: v1.InterfaceBindingMethod{Bridge: &v1.InterfaceBridge{}},
+	})
+	to.Spec.Networks = append(to.Spec.Networks, v1.Network{
+		Name: "new", NetworkSource: v1.NetworkSource{Multus: &v1.MultusNetwork{NetworkName: "red-net"}},
+	})
+	if _, condition := look(); condition != "AutoMigrationDueToLiveUpdate: The guest gets its new interface new and "+
+		"has its interface red on its new network in another pod: it has to migrate, or to be restarted." {
+		t.Errorf("on another network, and a new interface: %q", condition)
+	}
 	in.Pod = nil
 	if _, condition := look(); condition != ": old" {
 		t.Errorf("without a pod: %q", condition)

@@ -24,7 +24,7 @@ func Again(vmi *v1.VirtualMachineInstance, update bool) string {
 		kind v1.VirtualMachineInstanceConditionType
 		why  string
 	}{
-		{v1.VirtualMachineInstanceMigrationRequired, "only another pod has the network of a new interface"},
+		{v1.VirtualMachineInstanceMigrationRequired, "only another pod has the network of an interface"},
 		{v1.VirtualMachineInstanceVCPUChange, "only another pod has room for its new number of CPUs"},
 		{v1.VirtualMachineInstanceMemoryChange, "only another pod has room for its new amount of memory"},
 	} {

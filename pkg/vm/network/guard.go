@@ -1,6 +1,7 @@
 package network
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -24,6 +25,9 @@ type Guard struct {
 	IPv6 bool `json:"ipv6,omitempty"`
 	// Addresses are the guest's, of both families.
 	Addresses []netip.Addr `json:"addresses,omitempty"`
+	// Network is where they hold, as Interface has it: what a guest may say of itself on one network says nothing of
+	// another, to which its interface moves with it. It is in Guards only, and empty where that is not known.
+	Network string `json:"network,omitempty"`
 }
 
 // Spoof is a kind of frame that a guard drops.
@@ -78,12 +82,15 @@ func (nic *Interface) guard(incoming bool) *Guard {
 const maxAddresses = 64
 
 // Guards returns what the guest of a plan may say of itself on its networks, by interface, for the node that it
-// migrates to. The pod network is left out: there the guest has the addresses of its new pod alone.
-func (p *Plan) Guards() map[string]Guard {
-	out := map[string]Guard{}
+// migrates to. The pod network is left out: there the guest has the addresses of its new pod alone. annotations are the
+// pod's, for a plan of an earlier version.
+func (p *Plan) Guards(annotations map[string]string) map[string]Guard {
+	out, connected := map[string]Guard{}, definitions(annotations)
 	for i := range p.Interfaces {
 		if nic := &p.Interfaces[i]; nic.Guard != nil && nic.PodLink != PodLink {
-			out[nic.Name] = *nic.Guard
+			g := *nic.Guard
+			g.Network = cmp.Or(nic.Network, connected[nic.PodLink])
+			out[nic.Name] = g
 		}
 	}
 	return out
@@ -91,7 +98,8 @@ func (p *Plan) Guards() map[string]Guard {
 
 // Admit lets a guest that comes from another node say what it could say there, by interface, beside the addresses of
 // its new pod, which DHCP offers it here. Of too many addresses the first, which the guest began with, and the newest
-// stay. It reports whether that changes the plan.
+// stay. On another network than there it may say what a guest may that starts here. Admit reports whether that changes
+// the plan.
 func (p *Plan) Admit(guards map[string]Guard) bool {
 	changed := false
 	for i := range p.Interfaces {
@@ -99,6 +107,9 @@ func (p *Plan) Admit(guards map[string]Guard) bool {
 		there, ok := guards[nic.Name]
 		if !ok || nic.Guard == nil || nic.PodLink == PodLink {
 			continue
+		}
+		if there.Network != "" && nic.Network != "" && there.Network != nic.Network {
+			there = Guard{IPv4: nic.Guest.IsValid(), IPv6: nic.IPv6 != nil}
 		}
 		here := &Guard{IPv4: there.IPv4, IPv6: there.IPv6}
 		for _, a := range slices.Concat(there.Addresses, nic.PodIPs) {

@@ -148,8 +148,55 @@ func TestAdmit(t *testing.T) {
 			!reflect.DeepEqual(plan.Interfaces[0].Guard, tc.want) {
 			t.Errorf("%s: %v, %+v; want %+v", name, got, plan.Interfaces[0].Guard, tc.want)
 		}
-		if tc.change && plan.Admit(plan.Guards()) {
+		if tc.change && plan.Admit(plan.Guards(nil)) {
 			t.Errorf("%s: its own word changes a plan: %+v", name, plan.Interfaces[0].Guard)
 		}
+	}
+}
+
+// What a guest may say of itself on one network it may not say on another, to which its interface moves with it: there
+// it has what address management gives its new pod, and any address only where there is none.
+func TestAdmitOnAnotherNetwork(t *testing.T) {
+	at := netip.MustParseAddr
+	there := Guard{IPv4: true, Addresses: []netip.Addr{at("192.0.2.7")}}
+	for name, tc := range map[string]struct {
+		from, to string
+		given    netip.Addr
+		says     Guard
+		want     *Guard
+	}{
+		"the same": {
+			"ns/red", "ns/red", at("192.0.2.200"), there,
+			&Guard{IPv4: true, Addresses: []netip.Addr{at("192.0.2.7"), at("192.0.2.200")}},
+		},
+		"another": {
+			"ns/red", "ns/blue", at("192.0.2.200"), there,
+			&Guard{IPv4: true, Addresses: []netip.Addr{at("192.0.2.200")}},
+		},
+		"from one without addresses": {
+			"ns/red", "ns/blue", at("192.0.2.200"), Guard{},
+			&Guard{IPv4: true, Addresses: []netip.Addr{at("192.0.2.200")}},
+		},
+		"to one without addresses": {"ns/red", "ns/blue", netip.Addr{}, there, &Guard{}},
+		"told by an earlier version": {
+			"", "ns/blue", at("192.0.2.200"), there,
+			&Guard{IPv4: true, Addresses: []netip.Addr{at("192.0.2.7"), at("192.0.2.200")}},
+		},
+	} {
+		source := Plan{Interfaces: []Interface{{Name: "red", PodLink: "net1", Network: tc.from, Guard: &tc.says}}}
+		nic := Interface{Name: "red", PodLink: "net1", Network: tc.to, Guard: &Guard{}, Guest: tc.given}
+		if tc.given.IsValid() {
+			nic.PodIPs = []netip.Addr{tc.given}
+		}
+		target := Plan{Interfaces: []Interface{nic}}
+		target.Admit(source.Guards(nil))
+		if got := target.Interfaces[0].Guard; !reflect.DeepEqual(got, tc.want) {
+			t.Errorf("%s: %+v, want %+v", name, got, tc.want)
+		}
+	}
+	old := Plan{Interfaces: []Interface{{Name: "red", PodLink: "net1", Guard: &there}}}
+	asked := map[string]string{AnnotationNetworks: `[{"name":"red","namespace":"ns","interface":"net1"}]`}
+	if got := old.Guards(asked)["red"].Network; got != "ns/red" {
+		t.Errorf("a plan of an earlier version is of %q", got)
 	}
 }

@@ -104,6 +104,24 @@ func Annotations(vmi *v1.VirtualMachineInstance, plugins Plugins) map[string]str
 	return out
 }
 
+// selectionsOf reads AnnotationNetworks as this package writes it; what it does not read is none.
+func selectionsOf(annotations map[string]string) (out []selection) {
+	text := annotations[AnnotationNetworks]
+	if text == "" || len(text) > maxStatus || json.Unmarshal([]byte(text), &out) != nil {
+		return nil
+	}
+	return out
+}
+
+// Definition returns NAMESPACE/NAME of the NetworkAttachmentDefinition that a network of a VMI names; "" for none.
+func Definition(namespace string, n *v1.Network) string {
+	if n.Multus == nil {
+		return ""
+	}
+	namespace, name := definition(namespace, n.Multus.NetworkName)
+	return namespace + "/" + name
+}
+
 // definition returns the namespace and name of a NetworkAttachmentDefinition, which is in the VMI's namespace unless
 // its name says otherwise.
 func definition(namespace, name string) (string, string) {

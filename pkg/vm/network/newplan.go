@@ -105,6 +105,7 @@ func NewPlan(vmi *v1.VirtualMachineInstance, pod Pod) (Plan, error) {
 		nic := Interface{
 			Name:       spec.Name,
 			PodLink:    link.Name,
+			Network:    Definition(vmi.Namespace, &nw),
 			BridgeLink: bridge,
 			Tap:        tap,
 			MTU:        link.MTU,

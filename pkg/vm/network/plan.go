@@ -42,6 +42,9 @@ type Interface struct {
 	Binding Binding `json:"binding"`
 	// PodLink is the link in the pod: eth0 for the pod network, else as LinkOf names it.
 	PodLink string `json:"podLink"`
+	// Network is NAMESPACE/NAME of the NetworkAttachmentDefinition that PodLink is of; empty on the cluster's own, and
+	// in a plan of an earlier version.
+	Network string `json:"network,omitempty"`
 	// BridgeLink and Tap are the links to make; 15 bytes at most (IFNAMSIZ).
 	BridgeLink string `json:"bridgeLink"`
 	Tap        string `json:"tap"`

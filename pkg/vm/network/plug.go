@@ -1,7 +1,6 @@
 package network
 
 import (
-	"encoding/json"
 	"strings"
 
 	v1 "kubevirt.io/api/core/v1"
@@ -40,13 +39,8 @@ func Connected(annotations map[string]string, namespace string, nic *v1.Interfac
 	if n.Multus == nil || n.Multus.Default {
 		return true // by the CNI plugin of its first link
 	}
-	var asked []selection
-	text := annotations[AnnotationNetworks]
-	if text == "" || len(text) > maxStatus || json.Unmarshal([]byte(text), &asked) != nil {
-		return false
-	}
 	namespace, name := definition(namespace, n.Multus.NetworkName)
-	for _, s := range asked {
+	for _, s := range selectionsOf(annotations) {
 		if s.Name == name && s.Namespace == namespace && s.Interface == LinkOf(*n) {
 			return nic.MacAddress == "" || strings.EqualFold(s.MAC, nic.MacAddress)
 		}
@@ -67,10 +61,7 @@ func Lacking(
 	for i := range plan.Interfaces {
 		planned[plan.Interfaces[i].Name] = true
 	}
-	networks := map[string]*v1.Network{}
-	for i := range vmi.Spec.Networks {
-		networks[vmi.Spec.Networks[i].Name] = &vmi.Spec.Networks[i]
-	}
+	networks := byName(vmi)
 	for i := range vmi.Spec.Domain.Devices.Interfaces {
 		nic := &vmi.Spec.Domain.Devices.Interfaces[i]
 		n := networks[nic.Name]
@@ -83,6 +74,44 @@ func Lacking(
 		}
 	}
 	return here, elsewhere
+}
+
+// Moved returns the interfaces that a guest has, and whose networks name other NetworkAttachmentDefinitions than those
+// that its pod was connected to: another pod connects them to these. annotations are the pod's, and has says which
+// interfaces the guest has.
+func Moved(
+	vmi *v1.VirtualMachineInstance, annotations map[string]string, has func(name string) bool,
+) (moved []string) {
+	connected := definitions(annotations)
+	networks := byName(vmi)
+	for i := range vmi.Spec.Domain.Devices.Interfaces {
+		nic := &vmi.Spec.Domain.Devices.Interfaces[i]
+		n := networks[nic.Name]
+		if n == nil || nic.State == v1.InterfaceStateAbsent || !has(nic.Name) || PlugObstacle(nic, n) != "" {
+			continue
+		}
+		if is := connected[LinkOf(*n)]; is != "" && is != Definition(vmi.Namespace, n) {
+			moved = append(moved, nic.Name)
+		}
+	}
+	return moved
+}
+
+// definitions returns the NetworkAttachmentDefinitions, NAMESPACE/NAME, that a pod has asked Multus for, by link.
+func definitions(annotations map[string]string) map[string]string {
+	out := map[string]string{}
+	for _, s := range selectionsOf(annotations) {
+		out[s.Interface] = s.Namespace + "/" + s.Name
+	}
+	return out
+}
+
+func byName(vmi *v1.VirtualMachineInstance) map[string]*v1.Network {
+	networks := map[string]*v1.Network{}
+	for i := range vmi.Spec.Networks {
+		networks[vmi.Spec.Networks[i].Name] = &vmi.Spec.Networks[i]
+	}
+	return networks
 }
 
 // comes reports whether an interface was added to a VMI while its guest runs, which has not got it yet: a pod that was

@@ -60,6 +60,25 @@ status: {phase: Running, interfaces: [{name: default}]}
 		}
 	}
 
+	// An interface that the guest has is elsewhere when its network names another definition than the pod asked for.
+	for name, tc := range map[string]struct{ definition, has, want string }{
+		"the same":             {"red-net", "default red", ""},
+		"with its namespace":   {"ns/red-net", "default red", ""},
+		"another":              {"blue-net", "default red", "red"},
+		"of another namespace": {"other/red-net", "default red", "red"},
+		"not had":              {"blue-net", "default", ""},
+	} {
+		moved := vmi.DeepCopy()
+		moved.Spec.Networks[1].Multus.NetworkName = tc.definition
+		got := Moved(moved, asked, func(n string) bool { return slices.Contains(strings.Fields(tc.has), n) })
+		if strings.Join(got, " ") != tc.want {
+			t.Errorf("%s: moved %q, want %q", name, got, tc.want)
+		}
+		if got := Moved(moved, nil, func(string) bool { return true }); len(got) != 0 {
+			t.Errorf("%s: moved from nowhere: %q", name, got)
+		}
+	}
+
 	vmi.Spec.Domain.Devices.Interfaces = vmi.Spec.Domain.Devices.Interfaces[:3]
 	pod := Pod{Links: flannelPod().Links, Multus: true}
 	made, err := NewPlan(vmi, pod)

@@ -73,6 +73,9 @@ func EffectOf(c Change, running bool) (Effect, string) {
 	if effect, note, ok := attached(c); ok {
 		return effect, note
 	}
+	if effect, note, ok := toNetwork(c); ok {
+		return effect, note
+	}
 	if best.effect == Hotplug && !grows(c) {
 		return Restart, "a guest that runs keeps its sockets"
 	}
@@ -82,8 +85,11 @@ func EffectOf(c Change, running bool) (Effect, string) {
 // interfacesPath are the interfaces of a VM's guests.
 const interfacesPath = "spec.template.spec.domain.devices.interfaces"
 
-// networksPath are the networks of a VM's guests.
-const networksPath = "spec.template.spec.networks"
+// networksPath are the networks of a VM's guests, and networkName ends the path of what one of Multus' names.
+const (
+	networksPath = "spec.template.spec.networks"
+	networkName  = "].multus.networkName"
+)
 
 // attached returns when an interface or network that is added or removed takes effect; ok is false for other changes.
 func attached(c Change) (effect Effect, note string, ok bool) {
@@ -107,6 +113,16 @@ func attached(c Change) (effect Effect, note string, ok bool) {
 		return Migration, plugged, true
 	}
 	return "", "", false
+}
+
+// toNetwork returns when another NetworkAttachmentDefinition of a network takes effect; ok is false for other changes.
+func toNetwork(c Change) (effect Effect, note string, ok bool) {
+	if !strings.HasPrefix(c.Path, networksPath+"[") || !strings.HasSuffix(c.Path, networkName) || c.Before == nil ||
+		c.After == nil {
+		return "", "", false
+	}
+	return Migration, "connected to it when the guest has migrated, if its interface has bridge: {}, unless " +
+		"vmRolloutStrategy is Stage", true
 }
 
 // cable returns when an interface's new link state takes effect.

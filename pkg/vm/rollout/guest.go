@@ -200,20 +200,27 @@ func (g Guest) plugged(d decision, path string, c Change, effect Effect, note st
 			return effect, note
 		}
 	}
+	moved := strings.HasSuffix(path, networkName)
 	if _, known := Taken(g.Instance); !known {
+		if moved {
+			return Restart, ""
+		}
 		return effect, note
 	}
 	if strings.HasSuffix(path, "].state") {
 		return effect, note
 	}
 	come, n := d.nics.Spec.pair(name)
-	had, _ := attachmentsOfInstance(g.Instance).pair(name)
+	had, hadNetwork := attachmentsOfInstance(g.Instance).pair(name)
 	switch {
 	case come != nil && come.State != v1.InterfaceStateAbsent && (had == nil || had.State == v1.InterfaceStateAbsent):
 		if g.Connected != nil && g.Connected(come, n) {
 			return Hotplug, "plugs the interface in"
 		}
 		return Migration, "plugged in when the guest has migrated"
+	case moved && come != nil && !equality.Semantic.DeepEqual(n, hadNetwork) &&
+		(g.Connected == nil || !g.Connected(come, n)):
+		return Migration, "connected to it when the guest has migrated"
 	case c.After == nil && come == nil:
 		return Live, "the guest has unplugged it"
 	}

@@ -125,6 +125,16 @@ func Plug(
 		path := "domain.devices.interfaces[" + name + "]"
 		switch {
 		case !gone && same:
+		case !gone && moves(was, nic, wasNetwork, n):
+			why := obstacle(nic, n, instance, connected, live)
+			if network.PlugObstacle(nic, n) != "" {
+				why = "only interfaces with bridge: {} move to another network while the guest runs; restart it"
+			}
+			if why != "" {
+				p.Refused[path] = why
+				continue
+			}
+			p.Taken, p.Spec = p.Taken.with(*nic, *n), p.Spec.with(*has, *n)
 		case !gone && was == nil && spelled(nic, has) && equality.Semantic.DeepEqual(n, hasNetwork):
 			p.Taken = p.Taken.with(*nic, *n)
 		case !gone && n != nil && n.Pod != nil: // which cannot be unplugged
@@ -159,6 +169,18 @@ func Plug(
 		}
 	}
 	return p
+}
+
+// moves reports whether nothing of an interface is changed but the NetworkAttachmentDefinition that its network names:
+// the guest keeps its device, and another pod connects that to another network.
+func moves(was, nic *v1.Interface, from, to *v1.Network) bool {
+	if was == nil || from == nil || to == nil || from.Multus == nil || to.Multus == nil ||
+		!equality.Semantic.DeepEqual(was, nic) {
+		return false
+	}
+	named := *from.DeepCopy()
+	named.Multus.NetworkName = to.Multus.NetworkName
+	return equality.Semantic.DeepEqual(&named, to)
 }
 
 // spelled reports whether an interface is one that a guest has by default, written into the template. Its state does
@@ -209,7 +231,8 @@ func obstacle(
 	return immovable(instance)
 }
 
-// immovable returns why a guest cannot move to another pod, in which it would have a new interface, or "" when it can.
+// immovable returns why a guest cannot move to another pod, in which it would have a new interface, or one on another
+// network, or "" when it can.
 func immovable(instance *v1.VirtualMachineInstance) string {
 	c := conditions.With(instance.Status.Conditions, v1.VirtualMachineInstanceIsMigratable, corev1.ConditionFalse)
 	if c == nil {

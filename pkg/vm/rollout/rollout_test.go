@@ -134,8 +134,11 @@ func TestEffectOf(t *testing.T) {
 		},
 		{
 			Change{Path: "spec.template.spec.networks[red].multus.networkName", Before: "a", After: "b"},
-			"restart",
-			"start",
+			"migration connected to it when the guest has migrated, if its interface has bridge: {}, " +
+				"unless vmRolloutStrategy is Stage", "start",
+		},
+		{
+			Change{Path: "spec.template.spec.networks[red].multus.default", After: true}, "restart", "start",
 		},
 		{Change{Path: "spec.template.spec.domain.devices.interfaces[red].model", After: "e1000"}, "restart", "start"},
 		{

@@ -43,8 +43,8 @@ var alwaysOpen = []string{
 	"CPUManager", "CPUNodeDiscovery", "DeclarativeHotplugVolumes", "EnableVirtioFsConfigVolumes",
 	"ExpandDisks",
 	"ExperimentalIgnitionSupport",
-	"GPU", "HotplugVolumes", "ImageVolume", "LiveMigration", "NUMA", "NetworkBindingPlugins", "NonRoot",
-	"ObjectGraph", "PSA", "PanicDevices", "RebootPolicy", "ReservedOverheadMemlock", "VMLiveUpdateFeatures",
+	"GPU", "HotplugVolumes", "ImageVolume", "LiveMigration", "LiveUpdateNADRef", "NUMA", "NetworkBindingPlugins",
+	"NonRoot", "ObjectGraph", "PSA", "PanicDevices", "RebootPolicy", "ReservedOverheadMemlock", "VMLiveUpdateFeatures",
 	GateSnapshot, "VMPersistentState", "VideoConfig",
 }
 

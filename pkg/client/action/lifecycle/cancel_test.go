@@ -64,7 +64,7 @@ func TestCancel(t *testing.T) {
 		"with disks, of another volume":   {m: withDisks, vmi: copying(), again: "disks are to be copied"},
 		"of a launcher that is outdated":  {m: update, vmi: outdated, again: "outdated launcher"},
 		"a user's, of an outdated one":    {m: plain, vmi: outdated},
-		"of a new interface":              {m: update, vmi: with(required), again: "new interface"},
+		"of a new interface":              {m: update, vmi: with(required), again: "the network of an interface"},
 		"of CPUs":                         {m: update, vmi: with(cpus), again: "CPUs"},
 		"of memory":                       {m: update, vmi: with(memory), again: "memory"},
 		"an evacuation":                   {m: plain, vmi: leaving, again: "it is to leave node node1"},
