@@ -124,7 +124,8 @@ func slimPod(pod *corev1.Pod) {
 		Phase: pod.Status.Phase, Reason: pod.Status.Reason, Message: pod.Status.Message, QOSClass: pod.Status.QOSClass,
 	}
 	for _, condition := range pod.Status.Conditions {
-		if condition.Type == corev1.PodScheduled || condition.Type == vmicontroller.Gate {
+		switch condition.Type {
+		case corev1.PodScheduled, vmicontroller.Gate, corev1.PodReadyToStartContainers:
 			status.Conditions = append(status.Conditions, condition)
 		}
 	}

@@ -233,6 +233,9 @@ func (s *Step) again() {
 		reasonFailedDataVolume, reasonMACInUse:
 		s.RequeueAfter = retryMissing
 	}
+	if in := s.After.SandboxIn; in > 0 && (s.RequeueAfter == 0 || s.RequeueAfter > in) {
+		s.RequeueAfter = in
+	}
 	if s.After.Unsettled && (s.RequeueAfter == 0 || s.RequeueAfter > frame.CatchUp) {
 		s.RequeueAfter = frame.CatchUp
 	}

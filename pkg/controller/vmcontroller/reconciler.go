@@ -157,6 +157,9 @@ func (r *Reconciler) look(ctx context.Context, vm *v1.VirtualMachine) (View, err
 	if err := r.lookAtMACs(ctx, &view); err != nil {
 		return View{}, err
 	}
+	if err := r.lookAtSandbox(ctx, &view); err != nil {
+		return View{}, err
+	}
 	if err := r.lookAtReferences(ctx, &view); err != nil {
 		return View{}, err
 	}

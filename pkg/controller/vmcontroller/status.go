@@ -85,6 +85,8 @@ func setConditions(status *v1.VirtualMachineStatus, view View) {
 		set(*failed)
 	case life.Alive(view.VMI) && pullFailure(view.Pods) != nil:
 		set(*pullFailure(view.Pods))
+	case view.sandboxFailure() != nil:
+		set(*view.sandboxFailure())
 	default:
 		conditions.Remove(list, v1.VirtualMachineFailure)
 	}

@@ -71,6 +71,10 @@ type View struct {
 	// Clash is the reason why the VM must not have a MAC address of its own, which another VM's guest has on the same
 	// network, or "" when it may.
 	Clash string
+	// Sandbox is what the kubelet says of a launcher pod of which it can make nothing, or "" when it can. SandboxIn is
+	// after how long to ask again, 0 for not at all.
+	Sandbox   string
+	SandboxIn time.Duration
 	// Starts are the copies of the spec that the VM was started with; known when it is about to start.
 	Starts []*appsv1.ControllerRevision
 	// OptIn says by claim that keeps the guest on its node whether its StorageClass opts in to migrations with disks;

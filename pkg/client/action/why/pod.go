@@ -143,6 +143,11 @@ func (e *explanation) podOver(pod *corev1.Pod) {
 	}
 }
 
+// noAddress finds in an event that a pool of addresses is used up: the words of the IPAM plugins host-local,
+// whereabouts, Calico's, Cilium's and AWS'.
+var noAddress = regexp.MustCompile(`(?i)no IP addresses available in range|could not allocate IP in range|` +
+	`assigned 0 out of \d+ requested|no more (free )?IPs? available|range is full|failed to assign an IP address`)
+
 // quoted finds the image in the kubelet's words.
 var quoted = regexp.MustCompile(`image "?\\?"?([^"\\ ]+)`)
 
@@ -185,6 +190,15 @@ func (e *explanation) starting(pod *corev1.Pod) {
 			"create the NetworkAttachmentDefinition that the message names, or change spec.template.spec.networks of "+
 				"the VM: multus.networkName is NAME or NAMESPACE/NAME",
 			"kubectl get network-attachment-definitions -A").Evidence = quote(event)
+		return
+	}
+	if event := e.lastEvent("Pod", pod.Name, corev1.EventTypeWarning); event != nil &&
+		event.Reason == "FailedCreatePodSandBox" && noAddress.MatchString(event.Message) {
+		e.add(rankSandbox, LayerPod, e.podObject(), Broken, "NoAddress", "a network of the VM has no address left: "+
+			firstLine(event.Message),
+			"stop a VM or delete a pod that has one; then the VM starts by itself",
+			"give the network more: the ranges in ipam of its NetworkAttachmentDefinition, or the pod network's pool",
+			"kubectl describe "+e.podObject()+e.flag()).Evidence = quote(event)
 		return
 	}
 	for _, kind := range []struct {

@@ -260,6 +260,7 @@ func (e *explanation) remarks(vmi *v1.VirtualMachineInstance) {
 			"the guest is to leave node "+vmi.Status.EvacuationNodeName+", which is being drained",
 			"virtctl why "+e.Name+e.flag()+" --migrate", "virtctl evacuate-cancel vmi "+e.Name+e.flag())
 	}
+	e.spoofed()
 	if !store.HasSystem(&vmi.Spec) {
 		e.add(rankRemark, LayerQEMU, object, OK, "NoDisk", "the machine has no disk to boot from",
 			"virtctl addvolume "+e.Name+e.flag()+" --volume-name CLAIM", "virtctl create vm (another VM, with a disk)")

@@ -7,6 +7,7 @@
 //	vmi.go     the instance and its guest         nodes.go     the node, virt-handler, the scheduler's verdict
 //	pod.go     the launcher's pod                 stack.go     virtkit itself
 //	migration.go  what keeps the guest on its node
+//	spoofing.go   what was dropped of what the guest sent as somebody else
 //	connection.go what drops connections to the guest; connection_guest.go and connection_policy.go have its parts
 package why
 
@@ -24,6 +25,7 @@ import (
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 
 	"github.com/virtkit/virtkit/pkg/client/action"
+	"github.com/virtkit/virtkit/pkg/report/nwfilter"
 )
 
 // Facts are everything an explanation rests on. What could not be read is nil or empty and named in Unreadable.
@@ -61,6 +63,9 @@ type Facts struct {
 	KubeVirt *v1.KubeVirt
 	// Events are the namespace's, of whatever object, in order of time.
 	Events []corev1.Event
+	// Dropped says what was dropped of the frames that the running guest has sent, by interface; nil when nobody could
+	// be asked.
+	Dropped []nwfilter.Interface
 	// Migrations are the instance's.
 	Migrations []v1.VirtualMachineInstanceMigration
 	// Restores are those to the VM that have not ended.

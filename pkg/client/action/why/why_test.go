@@ -15,6 +15,7 @@ import (
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 
 	"github.com/virtkit/virtkit/pkg/names"
+	"github.com/virtkit/virtkit/pkg/report/nwfilter"
 	"github.com/virtkit/virtkit/pkg/vm/claims"
 	"github.com/virtkit/virtkit/pkg/vm/expansion"
 	"github.com/virtkit/virtkit/pkg/vm/hotplug"
@@ -927,6 +928,28 @@ func TestSituations(t *testing.T) {
 			"Sandbox", Broken, LayerPod, "failed to find plugin \"nosuch\" in path", "CNI",
 		},
 		{
+			"a used-up pool of host-local", podEvent("FailedCreatePodSandBox",
+				`Failed to create pod sandbox: plugin type="multus" name="multus-cni-network" failed (add): `+
+					`[ns/vm/u:red]: error adding container to network "red": failed to allocate for range 0: `+
+					`no IP addresses available in range set: 198.51.100.10-198.51.100.19`),
+			"NoAddress", Broken, LayerPod, "198.51.100.10-198.51.100.19", "starts by itself",
+		},
+		{
+			"a used-up pool of whereabouts", podEvent("FailedCreatePodSandBox",
+				`error at storage engine: Could not allocate IP in range: ip: 192.0.2.1 / - 192.0.2.6`),
+			"NoAddress", Broken, LayerPod, "no address left", "starts by itself",
+		},
+		{
+			"a used-up pool of Calico", podEvent("FailedCreatePodSandBox",
+				`failed to request IPv4 addresses: Assigned 0 out of 1 requested IPv4 addresses; No more free affine blocks`),
+			"NoAddress", Broken, LayerPod, "no address left", "starts by itself",
+		},
+		{
+			"a used-up pool of Cilium", podEvent("FailedCreatePodSandBox",
+				`unable to allocate IP via local cilium agent: [POST /ipam][502] postIpamFailure  range is full`),
+			"NoAddress", Broken, LayerPod, "no address left", "starts by itself",
+		},
+		{
 			"network of the VM",
 			podEvent("NoNetworkFound",
 				`cannot find a network-attachment-definition (red) in namespace (default): not found`),
@@ -1135,6 +1158,30 @@ func TestSituations(t *testing.T) {
 			condition("SoftwareEmulation", corev1.ConditionTrue, "EmulatedCPU",
 				"The guest's CPU is emulated in software (TCG)."),
 			"SoftwareEmulation", OK, LayerQEMU, "emulated", "virtctl doctor",
+		},
+		{
+			"sends as somebody else", func(f *Facts) {
+				f.Dropped = []nwfilter.Interface{
+					{Name: "default"},
+					{Name: "red", Dropped: []nwfilter.Dropped{
+						{Kind: "mac", Frames: 2}, {Kind: "hidden"}, {Kind: "arp", Frames: 10},
+					}},
+				}
+			},
+			"FramesDropped", OK, LayerQEMU,
+			"12 frames were dropped that the guest sent on interface red as somebody else: 2 mac, 10 arp",
+			"virtctl firewall show demo",
+		},
+		{
+			"has sent one frame as somebody else", func(f *Facts) {
+				f.Dropped = []nwfilter.Interface{{Name: "red", Dropped: []nwfilter.Dropped{{Kind: "ip", Frames: 1}}}}
+			},
+			"FramesDropped", OK, LayerQEMU, "1 frame was dropped", "from which addresses",
+		},
+		{
+			"sends as itself", func(f *Facts) {
+				f.Dropped = []nwfilter.Interface{{Name: "red", Dropped: []nwfilter.Dropped{{Kind: "ip"}}}}
+			}, "", OK, "", "nothing blocks it", "",
 		},
 		{
 			"shutting down", func(f *Facts) { at := ago(3 * time.Second); f.VMI.DeletionTimestamp = &at }, "Stopping",

@@ -155,6 +155,7 @@ func (g *gathering) second(ctx context.Context) {
 			return err
 		}
 	}
+	g.firewall(reads)
 	g.attachments(reads, in)
 	f.Claims, f.References = map[string]*corev1.PersistentVolumeClaim{}, map[string]bool{}
 	f.DataVolumes = map[string]*cdiv1.DataVolume{}
@@ -163,6 +164,29 @@ func (g *gathering) second(ctx context.Context) {
 	g.holders(reads)
 	g.matchers(reads)
 	g.all(ctx, reads)
+}
+
+// asking bounds how long the node of a guest is waited for, about what is only a remark.
+const asking = 5 * time.Second
+
+// firewall adds a read of the frames that were dropped of a running guest's, where it could send as somebody else. That
+// its node does not answer is no error: other facts say so.
+func (g *gathering) firewall(reads map[string]func(context.Context) error) {
+	f := &g.facts
+	if f.VMI == nil || f.VMI.Status.Phase != v1.Running || !why.Guarded(&f.VMI.Spec) {
+		return
+	}
+	reads["virtualmachineinstances/firewall"] = func(ctx context.Context) error {
+		ctx, cancel := context.WithTimeout(ctx, asking)
+		defer cancel()
+		switch found, err := g.client.Firewall(ctx, f.Namespace, f.Name); {
+		case err == nil:
+			f.Dropped = found.Interfaces
+		case apierrors.IsForbidden(err):
+			return err
+		}
+		return nil
+	}
 }
 
 // attachments adds a read of the pods that hold plugged-in volumes for each migration that has not ended.
