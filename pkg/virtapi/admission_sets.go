@@ -32,6 +32,7 @@ func (a *admission) validateReplicaSet(
 	errs = append(errs, d.Allowed.Validate(&template.Spec, field.NewPath("spec", "template", "spec"))...)
 	response := verdict(request.Kind.Kind, set.Name, errs)
 	response.Warnings = surface.Warnings("spec.template.", template.ObjectMeta.Annotations, &template.Spec)
+	response.Warnings = append(response.Warnings, surface.ReplicaSetWarnings(set)...)
 	return response, nil
 }
 

@@ -1,6 +1,7 @@
 package surface
 
 import (
+	"cmp"
 	"fmt"
 	"reflect"
 	"strconv"
@@ -8,12 +9,16 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	kubelabels "k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/selection"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	v1 "kubevirt.io/api/core/v1"
 	"kubevirt.io/api/pool/v1beta1"
+
+	"github.com/virtkit/virtkit/pkg/vm/macaddress"
 )
 
 // maxPoolName is the greatest length of a pool's name, characters: the names of its VMs and of its revisions, which are
@@ -91,12 +96,50 @@ var preservations = []string{
 
 // PoolWarnings returns a warning for each field of a pool that has its effect in part only.
 func PoolWarnings(pool *v1beta1.VirtualMachinePool) []string {
+	var out []string
 	if s := pool.Spec.ScaleInStrategy; s != nil && s.Proactive != nil && s.Proactive.StatePreservation != nil &&
 		*s.Proactive.StatePreservation == v1beta1.StatePreservationOnline {
-		return []string{"spec.scaleInStrategy.proactive.statePreservation: Online keeps the disks of VMs that are " +
-			"scaled in, as Offline does, and not their memory"}
+		out = append(out, "spec.scaleInStrategy.proactive.statePreservation: Online keeps the disks of VMs that are "+
+			"scaled in, as Offline does, and not their memory")
 	}
-	return nil
+	if made := pool.Spec.VirtualMachineTemplate; made != nil && made.Spec.Template != nil {
+		if macs := sharedMACs(pool.Namespace, &made.Spec.Template.Spec); macs != "" {
+			out = append(out, "spec.virtualMachineTemplate.spec.template.spec."+macs+" is given to every VM of the "+
+				"pool, and only one of them runs: the others wait, and say MACAddressInUse; leave macAddress out, "+
+				"and each VM gets an address of its own")
+		}
+	}
+	return out
+}
+
+// ReplicaSetWarnings returns a warning for each field of a replica set's template that does not fit more than one VMI.
+func ReplicaSetWarnings(set *v1.VirtualMachineInstanceReplicaSet) []string {
+	if set.Spec.Template == nil {
+		return nil
+	}
+	macs := sharedMACs(set.Namespace, &set.Spec.Template.Spec)
+	if macs == "" {
+		return nil
+	}
+	return []string{"spec.template.spec." + macs + " is given to every instance of the set, and two of them on one " +
+		"network take each other's frames; leave macAddress out, and each instance gets an address of its own"}
+}
+
+// sharedMACs names the MAC addresses of a template that guests made from it would share on a network, with the first
+// one's field; "" for none.
+func sharedMACs(namespace string, template *v1.VirtualMachineInstanceSpec) string {
+	claims := macaddress.OfVMI(&v1.VirtualMachineInstance{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace}, Spec: *template,
+	})
+	at := ""
+	var macs []string
+	for i := range claims {
+		if claim := &claims[i]; claim.Explicit && claim.Shared {
+			at = cmp.Or(at, fmt.Sprintf("domain.devices.interfaces[%d].macAddress: ", claim.Index))
+			macs = append(macs, claim.MAC)
+		}
+	}
+	return at + strings.Join(macs, " and ")
 }
 
 // ValidateVirtualMachinePool checks a pool but for the VM that its template makes: see InPool. old is nil at creation.

@@ -256,13 +256,50 @@ func TestInPool(t *testing.T) {
 }
 
 func TestPoolWarnings(t *testing.T) {
-	for spec, want := range map[string]int{
-		`{}`: 0, `{scaleInStrategy: {proactive: {statePreservation: Offline}}}`: 0,
-		`{scaleInStrategy: {proactive: {statePreservation: Online}}}`: 1,
+	template := func(interfaces string) string {
+		return `{virtualMachineTemplate: {spec: {template: {spec: {domain: {devices: {interfaces: [` + interfaces +
+			`]}}, networks: [{name: a, multus: {networkName: red}}, {name: b, pod: {}}]}}}}}`
+	}
+	const (
+		at   = "spec.virtualMachineTemplate.spec.template.spec.domain.devices.interfaces"
+		macs = " is given to every VM of the pool, and only one of them runs: the others wait, and say " +
+			"MACAddressInUse; leave macAddress out, and each VM gets an address of its own"
+		one = `{name: a, bridge: {}, macAddress: "02:00:00:00:00:0A"}`
+	)
+	for spec, want := range map[string]string{
+		`{}`: "", `{scaleInStrategy: {proactive: {statePreservation: Offline}}}`: "",
+		`{scaleInStrategy: {proactive: {statePreservation: Online}}}`: "spec.scaleInStrategy.proactive." +
+			"statePreservation: Online keeps the disks of VMs that are scaled in, as Offline does, and not their " +
+			"memory",
+		template(`{name: a, bridge: {}}`):                                      "",
+		template(`{name: b, masquerade: {}, macAddress: "02:00:00:00:00:01"}`): "",
+		template(`{name: b, masquerade: {}}, ` + one): at +
+			"[1].macAddress: 02:00:00:00:00:0a" + macs,
+		template(`{name: b, bridge: {}, macAddress: "02:00:00:00:00:01"}, ` + one): at +
+			"[0].macAddress: 02:00:00:00:00:01 and 02:00:00:00:00:0a" + macs,
 	} {
 		pool := &v1beta1.VirtualMachinePool{Spec: *parse[v1beta1.VirtualMachinePoolSpec](t, spec)}
-		if got := PoolWarnings(pool); len(got) != want {
-			t.Errorf("%s: %q", spec, got)
+		if got := strings.Join(PoolWarnings(pool), "\n"); got != want {
+			t.Errorf("%s:\n%s\nwant\n%s", spec, got, want)
 		}
+	}
+}
+
+func TestReplicaSetWarnings(t *testing.T) {
+	for nic, want := range map[string]string{
+		`{name: a, bridge: {}}`: "",
+		`{name: a, bridge: {}, macAddress: "02:00:00:00:00:01"}`: "spec.template.spec.domain.devices.interfaces[0]." +
+			"macAddress: 02:00:00:00:00:01 is given to every instance of the set, and two of them on one network " +
+			"take each other's frames; leave macAddress out, and each instance gets an address of its own",
+	} {
+		set := &v1.VirtualMachineInstanceReplicaSet{Spec: *parse[v1.VirtualMachineInstanceReplicaSetSpec](t,
+			`{template: {spec: {domain: {devices: {interfaces: [`+nic+
+				`]}}, networks: [{name: a, multus: {networkName: red}}]}}}`)}
+		if got := strings.Join(ReplicaSetWarnings(set), "\n"); got != want {
+			t.Errorf("%s:\n%s\nwant\n%s", nic, got, want)
+		}
+	}
+	if got := ReplicaSetWarnings(&v1.VirtualMachineInstanceReplicaSet{}); got != nil {
+		t.Errorf("without a template: %q", got)
 	}
 }
