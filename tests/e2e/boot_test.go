@@ -5,6 +5,7 @@ package e2e
 import (
 	"encoding/json"
 	"fmt"
+	"net"
 	"net/http"
 	"strings"
 	"testing"
@@ -40,6 +41,7 @@ runcmd:
 func TestBootToLogin(t *testing.T) {
 	t.Parallel()
 	c := theCluster
+	c.needsIPv4(t, "the guest has no network data, and asks for an IPv4 address only")
 	ns := c.namespace(t, "restricted")
 	manifest := c.virtctl(t, nil, "-n", ns, "create", "vm", "--name", "boot", "--memory", "128Mi",
 		"--volume-containerdisk", "src:"+instance.TinyDisk(), "--run-strategy", "Always", "-o", "json")
@@ -245,7 +247,7 @@ func TestCloudInitFromSecretAndPorts(t *testing.T) {
 		spec := &vm.Spec.Template.Spec
 		spec.Volumes[1].CloudInitNoCloud = &v1.CloudInitNoCloudSource{
 			UserDataSecretRef: &corev1.LocalObjectReference{Name: "init"},
-			NetworkData:       "version: 2\nethernets:\n  eth0:\n    dhcp4: true\n",
+			NetworkData:       "version: 2\nethernets: {" + c.eth0(t) + "}\n",
 		}
 		spec.Domain.Devices.Interfaces[0].Ports = []v1.Port{{Name: "web", Port: 80}}
 	}))
@@ -256,12 +258,12 @@ func TestCloudInitFromSecretAndPorts(t *testing.T) {
 	address := g.pod(t).Status.PodIP
 	direct := &http.Client{Timeout: 3 * time.Second}
 	eventually(t, 30*time.Second, "port 80", func() string {
-		if _, err := get(t.Context(), direct, "http://"+address+"/from-runcmd"); err != nil {
+		if _, err := get(t.Context(), direct, "http://"+net.JoinHostPort(address, "80")+"/from-runcmd"); err != nil {
 			return err.Error()
 		}
 		return ""
 	})
-	if _, err := get(t.Context(), direct, "http://"+address+":81/from-runcmd"); err == nil {
+	if _, err := get(t.Context(), direct, "http://"+net.JoinHostPort(address, "81")+"/from-runcmd"); err == nil {
 		t.Error("port 81 is reachable though only 80 is listed")
 	}
 }

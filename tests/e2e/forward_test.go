@@ -38,7 +38,7 @@ END
 cat >/www/cgi-bin/datagrams <<'END'
 #!/bin/sh
 printf 'Content-Type: text/plain\r\n\r\n'
-awk '/^Udp: [0-9]/ {print $3}' /proc/net/snmp
+awk '/^Udp: [0-9]/ {n += $3} /^Udp6InDatagrams/ {n += $2} END {print n}' /proc/net/snmp /proc/net/snmp6
 END
 cat >/usr/bin/summing <<'END'
 #!/bin/sh
@@ -126,8 +126,9 @@ func TestPortForward(t *testing.T) {
 	t.Parallel()
 	c := theCluster
 	ns := c.namespace(t, "restricted")
-	g := c.create(t, newVM(ns, "ports", v1.RunStrategyAlways, withUserData(forwardData)))
-	bridged := c.create(t, newVM(ns, "bridged", v1.RunStrategyAlways, func(vm *v1.VirtualMachine) {
+	config := withNetworkData(c.eth0(t))
+	g := c.create(t, newVM(ns, "ports", v1.RunStrategyAlways, withUserData(forwardData), config))
+	bridged := c.create(t, newVM(ns, "bridged", v1.RunStrategyAlways, config, func(vm *v1.VirtualMachine) {
 		vm.Spec.Template.Spec.Domain.Devices.Interfaces[0].InterfaceBindingMethod = v1.InterfaceBindingMethod{
 			Bridge: &v1.InterfaceBridge{},
 		}

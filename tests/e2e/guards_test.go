@@ -17,24 +17,34 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/network"
 )
 
-// dropped is how many frames of the guest's were dropped on an interface, as `virtctl firewall show` has it.
-func (g *guest) dropped(t *testing.T, nic string) uint64 {
+// dropped is how many frames of the guest's were dropped on an interface.
+func (g *guest) dropped(t *testing.T, nic string) (frames uint64) {
+	t.Helper()
+	for _, n := range g.counters(t, nic) {
+		frames += n
+	}
+	return frames
+}
+
+// counters are the frames of the guest's that were dropped on an interface by kind, as `virtctl firewall show` has
+// them.
+func (g *guest) counters(t *testing.T, nic string) map[network.Spoof]uint64 {
 	t.Helper()
 	var report firewall.Report
 	out := g.virtctl(t, nil, "-n", g.ns, "firewall", "show", g.name, "-o", "json")
 	if err := json.Unmarshal([]byte(out), &report); err != nil {
 		t.Fatal(err)
 	}
-	var frames uint64
+	counts := map[network.Spoof]uint64{}
 	for _, row := range report.Interfaces {
 		if row.Name != nic {
 			continue
 		}
 		for _, d := range row.Dropped {
-			frames += d.Frames
+			counts[network.Spoof(d.Kind)] = d.Frames
 		}
 	}
-	return frames
+	return counts
 }
 
 // A guest keeps the address that its network has given it when the pod of its next node gets another, and sends from no
@@ -62,11 +72,11 @@ func TestAddressMoves(t *testing.T) {
 		},
 		withNetwork("first", "first", func(nic *v1.Interface) { nic.State = v1.InterfaceStateLinkDown }),
 		withNetwork("second", "second"),
-		withNetworkData("eth0: {dhcp4: true}, eth2: {dhcp4: true}")))
+		withNetworkData(c.eth0(t)+", eth2: {dhcp4: true}")))
 	there := other.waitPhase(t, bootTime, v1.Scheduled, v1.Running).Status.NodeName
 	mover := c.create(t, newVM(ns, "mover", v1.RunStrategyAlways,
 		withNetwork("first", "first"),
-		withNetworkData("eth0: {dhcp4: true}, eth1: {dhcp4: true}"),
+		withNetworkData(c.eth0(t)+", eth1: {dhcp4: true}"),
 		func(vm *v1.VirtualMachine) {
 			vm.Spec.Template.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{
 				PreferredDuringSchedulingIgnoredDuringExecution: []corev1.PreferredSchedulingTerm{{

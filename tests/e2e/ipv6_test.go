@@ -136,7 +136,11 @@ func (g *guest) addresses(t *testing.T) []string {
 		t.Fatalf("%s has no pod on %s: %v", g.name, vmi.Status.NodeName, vmi.Status.ActivePods)
 	}
 	ips := podIPs(pods[i])
-	if len(ips) != 2 {
+	want := 1
+	if v4, v6 := g.families(t); v4 && v6 {
+		want = 2
+	}
+	if len(ips) != want {
 		t.Fatalf("the pod of %s has the addresses %v", g.name, ips)
 	}
 	return ips
@@ -149,6 +153,38 @@ func internalIPs(node *corev1.Node) (ips []string) {
 		}
 	}
 	return ips
+}
+
+// families returns which families the cluster's nodes, and so its pods, have addresses of.
+func (c *cluster) families(t *testing.T) (v4, v6 bool) {
+	t.Helper()
+	node, err := c.Kube.CoreV1().Nodes().Get(t.Context(), c.nodes(t)[0], metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, ip := range internalIPs(node) {
+		if strings.Contains(ip, ":") {
+			v6 = true
+		} else {
+			v4 = true
+		}
+	}
+	return v4, v6
+}
+
+// needsIPv4 skips a test on a cluster of IPv6 alone.
+func (c *cluster) needsIPv4(t *testing.T, why string) {
+	t.Helper()
+	if v4, _ := c.families(t); !v4 {
+		t.Skip("the cluster has IPv6 alone: " + why)
+	}
+}
+
+// eth0 is the network data of a guest's interface on the pod network: it asks for an address of each family there is.
+func (c *cluster) eth0(t *testing.T) string {
+	t.Helper()
+	v4, v6 := c.families(t)
+	return fmt.Sprintf("eth0: {dhcp4: %v, dhcp6: %v}", v4, v6)
 }
 
 // talks checks that a guest is at its pod's addresses, that it is reached at each of them and at others, and that it
@@ -181,10 +217,10 @@ func (g *guest) talks(t *testing.T, when string, a *caller, others ...string) {
 }
 
 // state waits, in the guest, until its DHCP clients and its kernel have made all of what it prints: its addresses, its
-// default route and its name servers of IPv6.
+// default route and its name servers of IPv6. $1 is "inet " where it has IPv4, too.
 const state = `i=0; while [ $i -lt 30 ]; do
 	a=$(ip -o addr show dev eth0 scope global); r=$(ip -6 route show default); n=$(grep 'nameserver .*:' /etc/resolv.conf)
-	case $a in *inet\ *inet6\ *) [ -n "$r" ] && [ -n "$n" ] && break ;; esac
+	case $a in *"$1"*inet6\ *) [ -n "$r" ] && [ -n "$n" ] && break ;; esac
 	i=$((i+1)); sleep 1
 done
 echo "$a" | awk '{print $4}'; echo "$r" | awk '{print $1, $2, $3, $4, $5}'; echo "$n"`
@@ -192,9 +228,12 @@ echo "$a" | awk '{print $4}'; echo "$r" | awk '{print $1, $2, $3, $4, $5}'; echo
 // configured waits until the guest has an address and a default route, and returns its state.
 func (g *guest) configured(t *testing.T, address string) string {
 	t.Helper()
-	var out string
+	out, both := "", ""
+	if v4, _ := g.families(t); v4 {
+		both = "inet "
+	}
 	eventually(t, bootTime, g.name+" has "+address+" and a default route", func() string {
-		out = g.in(t, "sh", "-c", state)
+		out = g.in(t, "sh", "-c", state, "sh", both)
 		if strings.Contains(out, address+"/") && strings.Contains(out, "default via fe80::") {
 			return ""
 		}
@@ -204,20 +243,18 @@ func (g *guest) configured(t *testing.T, address string) string {
 }
 
 // Guests of a cluster with both families have an address of each, by DHCP, DHCPv6 and router advertisements: they are
-// reached by both, also by a Service, reach others by both, and keep their addresses when they move.
+// reached by both, also by a Service, reach others by both, and keep their addresses when they move. On a cluster of
+// IPv6 alone they do the same by that.
 func TestBothFamilies(t *testing.T) {
 	t.Parallel()
 	c := theCluster
 	nodes := c.nodes(t)
-	node, err := c.Kube.CoreV1().Nodes().Get(t.Context(), nodes[0], metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if ips := internalIPs(node); len(ips) < 2 {
-		t.Skipf("nodes have one address, %v: the cluster needs virt-local up --ip-family dual", ips)
+	v4, v6 := c.families(t)
+	if !v6 {
+		t.Skip("nodes have IPv4 alone: the cluster needs virt-local up --ip-family dual, or ipv6")
 	}
 	ns := c.namespace(t, "restricted")
-	config := withNetworkData("eth0: {dhcp4: true, dhcp6: true}")
+	config := withNetworkData(c.eth0(t))
 	g := c.create(t, newVM(ns, "both", v1.RunStrategyAlways, config))
 	bridged := c.create(t, newVM(ns, "bridged", v1.RunStrategyAlways, config, func(vm *v1.VirtualMachine) {
 		vm.Spec.Template.Spec.Domain.Devices.Interfaces[0].InterfaceBindingMethod = v1.InterfaceBindingMethod{
@@ -228,7 +265,7 @@ func TestBothFamilies(t *testing.T) {
 	away := other(nodes, home)
 	a := c.caller(t, ns, away)
 
-	policy := corev1.IPFamilyPolicyRequireDualStack
+	policy := corev1.IPFamilyPolicyPreferDualStack
 	service := &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "both"},
 		Spec: corev1.ServiceSpec{
@@ -239,12 +276,16 @@ func TestBothFamilies(t *testing.T) {
 	if err := c.Client.Create(t.Context(), service); err != nil {
 		t.Fatal(err)
 	}
+	if len(service.Spec.ClusterIPs) != len(a.ips) {
+		t.Errorf("the Service has the addresses %v", service.Spec.ClusterIPs)
+	}
 	before := g.configured(t, "fd10:0:2::2")
-	if !strings.Contains(before, "10.0.2.2/24") || !strings.Contains(before, "nameserver fd") {
+	if strings.Contains(before, "10.0.2.2/24") != v4 || !strings.Contains(before, "nameserver fd") {
 		t.Errorf("the guest has no IPv4 address, or no name server of IPv6: %s", before)
 	}
 	g.talks(t, "at first", a, service.Spec.ClusterIPs...)
-	bridged.configured(t, bridged.addresses(t)[1])
+	own := bridged.addresses(t)
+	bridged.configured(t, own[len(own)-1]) // the cluster's first family is IPv4 where it has both
 	bridged.talks(t, "at first", a)
 
 	boot := g.in(t, "cat", "/proc/sys/kernel/random/boot_id")
