@@ -37,7 +37,8 @@ func TestProbes(t *testing.T) {
 	t.Parallel()
 	c := theCluster
 	ns := c.namespace(t, "restricted")
-	g := c.create(t, newVM(ns, "probed", v1.RunStrategyRerunOnFailure, func(vm *v1.VirtualMachine) {
+	config := withNetworkData(c.eth0(t))
+	g := c.create(t, newVM(ns, "probed", v1.RunStrategyRerunOnFailure, config, func(vm *v1.VirtualMachine) {
 		spec := &vm.Spec.Template.Spec
 		spec.TerminationGracePeriodSeconds = ptr(int64(5))
 		spec.Domain.Devices.Interfaces[0].Ports = []v1.Port{{Name: "web", Port: 80}}
@@ -51,7 +52,7 @@ func TestProbes(t *testing.T) {
 			InitialDelaySeconds: int32(bootTime.Seconds()), // the agent has to be there
 		}
 	}))
-	pinged := c.create(t, newVM(ns, "pinged", v1.RunStrategyAlways, func(vm *v1.VirtualMachine) {
+	pinged := c.create(t, newVM(ns, "pinged", v1.RunStrategyAlways, config, func(vm *v1.VirtualMachine) {
 		spec := &vm.Spec.Template.Spec
 		spec.ReadinessProbe = &v1.Probe{
 			Handler: v1.Handler{GuestAgentPing: &v1.GuestAgentPing{}}, PeriodSeconds: 1, TimeoutSeconds: 5,

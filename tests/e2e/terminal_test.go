@@ -104,6 +104,7 @@ func colours(parameters string, upper, lower color.RGBA) (color.RGBA, color.RGBA
 // testTerminal draws the screen in a terminal with as many cells as the guest has pixels, two above each other, so that
 // the pictures can be compared, and logs in by what is typed there.
 func testTerminal(t *testing.T, g *guest) {
+	g.needsIPv4(t, "the guest, from which what was typed is fetched, asks for an IPv4 address only")
 	file := filepath.Join(t.TempDir(), "a.png")
 	g.virtctl(t, nil, "-n", g.ns, "vnc", "screenshot", g.name, "-f", file)
 	before := readPNG(t, file)
