@@ -6,7 +6,6 @@
 package main
 
 import (
-	"bufio"
 	"encoding/hex"
 	"errors"
 	"os"
@@ -94,9 +93,7 @@ func receive(link, last string, within time.Duration) error {
 	if err := unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Sec: 1}); err != nil {
 		return err
 	}
-	out := bufio.NewWriter(os.Stdout)
-	out.WriteString("ready\n")
-	out.Flush()
+	os.Stdout.WriteString("ready\n")
 	buf := make([]byte, 65536)
 	for deadline := time.Now().Add(within); time.Now().Before(deadline); {
 		n, _, err := unix.Recvfrom(fd, buf, 0)
@@ -107,8 +104,7 @@ func receive(link, last string, within time.Duration) error {
 			return err
 		}
 		frame := hex.EncodeToString(buf[:n])
-		out.WriteString(frame + "\n")
-		out.Flush()
+		os.Stdout.WriteString(frame + "\n")
 		if frame == last {
 			return nil
 		}
