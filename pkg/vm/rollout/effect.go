@@ -61,8 +61,13 @@ func EffectOf(c Change, running bool) (Effect, string) {
 	if !running && (best.effect != Live || Within(c.Path, "spec.template")) {
 		return Start, ""
 	}
-	if _, ok := limitKeys(c); ok {
-		return Live, noteLimit
+	if limits, ok := limitKeys(c); ok {
+		for _, text := range limits {
+			if text != "" {
+				return Live, noteLimit
+			}
+		}
+		return Live, noteFree
 	}
 	if c.Path == "spec.runStrategy" || c.Path == "spec.running" {
 		return Live, power(c.After, running)

@@ -3,6 +3,7 @@ package rollout
 import (
 	"encoding/json"
 	"maps"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -103,7 +104,7 @@ type Verdict struct {
 // Follows reports whether a running guest gets a field only where vmRolloutStrategy is not Stage.
 func (v Verdict) Follows() bool {
 	return v.Effect == Hotplug || v.Effect == Migration ||
-		v.Effect == Live && (v.Note == notePlace || v.Note == noteLimit || v.Note == noteNoLimit)
+		v.Effect == Live && slices.Contains([]string{notePlace, noteLimit, noteFree, noteNoLimit}, v.Note)
 }
 
 // Verdicts returns for each field in which a VirtualMachine is changed when that takes effect for its guest. It asks

@@ -17,6 +17,7 @@ const (
 // The notes on rate limits that change.
 const (
 	noteLimit   = "limits the guest as it runs"
+	noteFree    = "takes the limits away as the guest runs"
 	noteNoLimit = "with the disk or interface, which the guest does not have yet"
 )
 

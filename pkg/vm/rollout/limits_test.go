@@ -101,3 +101,21 @@ func TestLimit(t *testing.T) {
 		}
 	}
 }
+
+// What takes limits away does not limit.
+func TestLimitGoes(t *testing.T) {
+	had, none := vmOf(t, "{annotations: {disk.virtkit.io/root: bps=2Mi}}"), vmOf(t, "")
+	for _, after := range []map[string]any{none, vmOf(t, "{annotations: {x: y}}")} {
+		for _, c := range Compare(had, after) {
+			if _, ok := limitKeys(c); !ok {
+				continue
+			}
+			if effect, note := EffectOf(c, true); effect != Live || note != noteFree {
+				t.Errorf("%s: %s %q", c.Path, effect, note)
+			}
+		}
+	}
+	if c := Compare(none, had)[0]; c.After == nil {
+		t.Errorf("%+v", c)
+	}
+}

@@ -260,6 +260,11 @@ func (e *explanation) remarks(vmi *v1.VirtualMachineInstance) {
 			"the guest is to leave node "+vmi.Status.EvacuationNodeName+", which is being drained",
 			"virtctl why "+e.Name+e.flag()+" --migrate", "virtctl evacuate-cancel vmi "+e.Name+e.flag())
 	}
+	if c := conditions.With(vmi.Status.Conditions, v1.VirtualMachineInstanceMigrationRequired,
+		corev1.ConditionTrue); c != nil {
+		e.add(rankRemark, LayerVMI, e.vmiObject(), OK, string(c.Type), cmp.Or(c.Message, "the guest has to migrate"),
+			"virtctl migrate "+e.Name+e.flag()+" --wait")
+	}
 	e.spoofed()
 	if !store.HasSystem(&vmi.Spec) {
 		e.add(rankRemark, LayerQEMU, object, OK, "NoDisk", "the machine has no disk to boot from",

@@ -626,6 +626,14 @@ func TestSituations(t *testing.T) {
 		}, "RestartRequired", OK, LayerVM, "needs a restart", "virtctl restart demo"},
 
 		{
+			"an interface that comes by a migration", func(f *Facts) {
+				f.VMI.Status.Conditions = append(f.VMI.Status.Conditions, v1.VirtualMachineInstanceCondition{
+					Type: v1.VirtualMachineInstanceMigrationRequired, Status: corev1.ConditionTrue,
+					Message: "The guest gets its new interface red in another pod.",
+				})
+			}, "MigrationRequired", OK, LayerVMI, "its new interface red", "virtctl migrate demo",
+		},
+		{
 			"quota",
 			refused(
 				`pods "virt-launcher-demo-abc" is forbidden: exceeded quota: small, requested: memory=1Gi, used: memory=3Gi, limited: memory=3Gi`),

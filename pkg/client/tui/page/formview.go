@@ -95,13 +95,13 @@ func (p *Form) viewVerdict(width int) []string {
 		for _, l := range wrap(widget.Harmless(p.world.Say(p.failed)), width-4) {
 			lines = append(lines, "  "+t.Paint(theme.Bad, l))
 		}
-	case !p.begun, p.wrong != nil && !p.complains(), p.diskless && !p.booted():
+	case !p.begun, p.wrong != nil && !p.complains(), p.diskless && p.unknown == "" && !p.booted():
 		lines = append(lines, "  "+t.Paint(theme.Dim, "A name and a disk are enough; tab completes, ^s creates."))
 	case p.wrong != nil:
 		for _, l := range wrap(widget.Harmless(p.refusal()), width-4) {
 			lines = append(lines, "  "+t.Paint(theme.Warn, l))
 		}
-	case p.diskless:
+	case p.diskless && p.unknown == "":
 		text := "It has no disk to boot from; what stands in the fields is an example."
 		if p.warned {
 			text += " ^s again creates it all the same."
