@@ -19,6 +19,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/controller/vmicontroller"
 	"github.com/virtkit/virtkit/pkg/names"
 	"github.com/virtkit/virtkit/pkg/vm/claims"
+	"github.com/virtkit/virtkit/pkg/vm/ipaddress"
 	"github.com/virtkit/virtkit/pkg/vm/network"
 	"github.com/virtkit/virtkit/pkg/vm/uploads"
 	"github.com/virtkit/virtkit/pkg/vm/vmstate"
@@ -103,12 +104,18 @@ func typed[T any](change func(*T)) func(any) (any, error) {
 	}
 }
 
-// slimPod keeps identity, owner, node, phase, conditions and how the container fares, the networks that were asked for,
-// whether its launcher ends the guest by itself, and the taints that it tolerates.
+// slimPod keeps identity, owner, node, phase, conditions and how the container fares, the networks that were asked for
+// and what was got of those that keep addresses, whether its launcher ends the guest by itself, and the taints that it
+// tolerates.
 func slimPod(pod *corev1.Pod) {
 	pod.Labels = keep(pod.Labels, v1.AppLabel, v1.CreatedByLabel, v1.MigrationJobLabel)
-	pod.Annotations = keep(pod.Annotations, network.AnnotationNetworks, names.AnnotationExpanding,
-		names.AnnotationClaims)
+	kept := []string{
+		network.AnnotationNetworks, names.AnnotationExpanding, names.AnnotationClaims, ipaddress.PodAnnotation,
+	}
+	if pod.Annotations[ipaddress.PodAnnotation] != "" {
+		kept = append(kept, network.AnnotationStatus) // is long
+	}
+	pod.Annotations = keep(pod.Annotations, kept...)
 	var containers []corev1.Container
 	if len(pod.Spec.Containers) > 0 {
 		containers = []corev1.Container{{

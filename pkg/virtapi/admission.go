@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 
 	admissionv1 "k8s.io/api/admission/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
@@ -22,6 +23,7 @@ import (
 
 	"github.com/virtkit/virtkit/pkg/stream"
 	"github.com/virtkit/virtkit/pkg/vm/instancetype"
+	"github.com/virtkit/virtkit/pkg/vm/ipaddress"
 	"github.com/virtkit/virtkit/pkg/vm/surface"
 )
 
@@ -37,8 +39,10 @@ type admission struct {
 	// instance reads a VirtualMachineInstance, which is to migrate.
 	instance  func(ctx context.Context, namespace, name string) (*v1.VirtualMachineInstance, error)
 	evictions evictions
-	// macs knows who has which MAC address.
-	macs *macHolders
+	// holders know who has which MAC and IP address; definition reads the NetworkAttachmentDefinition that says which
+	// addresses a network keeps, nil for one that there is not.
+	holders    *addressHolders
+	definition func(ctx context.Context, namespace, name string) (*ipaddress.Definition, error)
 	// authorize asks the cluster whether a user may do something.
 	authorize func(ctx context.Context, review *authorizationv1.SubjectAccessReview) (
 		*authorizationv1.SubjectAccessReview, error)
@@ -206,6 +210,10 @@ func (a *admission) validateMachine(
 	if errs, err := a.validateMACs(ctx, vm, old, by); err != nil || len(errs) > 0 {
 		return verdict(request.Kind.Kind, vm.Name, errs), err
 	}
+	refused, unkept, err := a.validateIPs(ctx, vm, old, by)
+	if err != nil || len(refused) > 0 {
+		return verdict(request.Kind.Kind, vm.Name, refused), err
+	}
 	if surface.Settled(vm, old) {
 		return allowed(), nil
 	}
@@ -217,7 +225,7 @@ func (a *admission) validateMachine(
 		return nil, err
 	}
 	response := verdict(request.Kind.Kind, vm.Name, errs)
-	response.Warnings = append(warnings, surface.MachineWarnings(vm)...)
+	response.Warnings = slices.Concat(warnings, surface.MachineWarnings(vm), unkept)
 	return response, nil
 }
 
@@ -236,6 +244,9 @@ func (a *admission) validateInstance(
 		return verdict(request.Kind.Kind, vmi.Name, surface.ValidateVirtualMachineInstanceUpdate(vmi, old, by)), nil
 	}
 	if errs, err := a.validateInstanceMACs(ctx, vmi, by); err != nil || len(errs) > 0 {
+		return verdict(request.Kind.Kind, vmi.Name, errs), err
+	}
+	if errs, err := a.validateInstanceIPs(ctx, vmi, by); err != nil || len(errs) > 0 {
 		return verdict(request.Kind.Kind, vmi.Name, errs), err
 	}
 	errs := surface.ValidateVirtualMachineInstance(vmi, by)

@@ -55,7 +55,7 @@ func (there) Read(_ context.Context, namespace, name string, into runtime.Object
 // twoSided admits clones from src by ann, who may clone from there, and by ben, who may not.
 func twoSided(asked *[]authorizationv1.SubjectAccessReviewSpec) *admission {
 	return &admission{
-		defaults: func() surface.Defaults { return surface.Defaults{} }, referents: there{}, macs: noMACs(),
+		defaults: func() surface.Defaults { return surface.Defaults{} }, referents: there{}, holders: noMACs(),
 		authorize: func(_ context.Context, review *authorizationv1.SubjectAccessReview,
 		) (*authorizationv1.SubjectAccessReview, error) {
 			*asked = append(*asked, review.Spec)

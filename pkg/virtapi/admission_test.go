@@ -25,7 +25,7 @@ import (
 
 var hooks = &admission{defaults: func() surface.Defaults {
 	return surface.Defaults{NewUUID: func() string { return "5d307ca9-b3ef-428c-8861-06e72d69f223" }}
-}, referents: stored{}, macs: noMACs(), instance: func(
+}, referents: stored{}, holders: noMACs(), definition: someNetworks, instance: func(
 	_ context.Context, _, name string,
 ) (*v1.VirtualMachineInstance, error) {
 	vmi := &v1.VirtualMachineInstance{}

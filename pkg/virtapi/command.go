@@ -151,13 +151,13 @@ func (o Options) serve(ctx context.Context, restConfig *rest.Config, listener, h
 		return info.GitVersion, nil
 	})
 	q.streams.quota.Limits = o.Limits
-	macs, err := newMACHolders(machines.kubevirt, machines)
+	holders, err := newAddressHolders(machines.kubevirt, machines)
 	if err != nil {
 		return err
 	}
 	hooks := &admission{
-		macs: macs, defaults: defaultsOf(follower.Current), referents: referents{machines.kubevirt},
-		instance: machines.vmi,
+		holders: holders, defaults: defaultsOf(follower.Current), referents: referents{machines.kubevirt},
+		instance: machines.vmi, definition: machines.definition,
 		evictions: evictions{machines: machines, strategy: func() v1.EvictionStrategy {
 			return follower.Current().
 				EvictionStrategy
@@ -179,7 +179,7 @@ func (o Options) serve(ctx context.Context, restConfig *rest.Config, listener, h
 	work.Go(func() error { return source.Run(background) })
 	work.Go(func() error { return follower.Run(background) })
 	work.Go(func() error { nodes.informer.RunWithContext(background); return nil })
-	work.Go(func() error { macs.run(background); return nil })
+	work.Go(func() error { holders.run(background); return nil })
 	work.Go(func() error {
 		defer stopServing() // without health checks the kubelet would kill us anyway
 		return serveHealth(background, health, &ready)

@@ -45,8 +45,8 @@ spec: {template: {spec: {domain: {devices: {interfaces: [{name: nic, bridge: {}}
 )
 
 // noMACs knows of no VM.
-func noMACs() *macHolders {
-	h, err := newMACHolders(nil, &machines{})
+func noMACs() *addressHolders {
+	h, err := newAddressHolders(nil, &machines{})
 	if err != nil {
 		panic(err)
 	}
@@ -55,7 +55,7 @@ func noMACs() *macHolders {
 
 // holders has VMs and VMIs in the caches of their holders. What is now is what the API has, if that differs by a name:
 // "" stands for one that is gone.
-func holders(t *testing.T, now map[string]string, objects ...string) *macHolders {
+func holders(t *testing.T, now map[string]string, objects ...string) *addressHolders {
 	t.Helper()
 	h, vms, vmis := noMACs(), map[string]*v1.VirtualMachine{}, map[string]*v1.VirtualMachineInstance{}
 	for _, text := range objects {
@@ -194,9 +194,9 @@ spec:
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			before := hooks.macs
-			hooks.macs = holders(t, tc.now, tc.there...)
-			t.Cleanup(func() { hooks.macs = before })
+			before := hooks.holders
+			hooks.holders = holders(t, tc.now, tc.there...)
+			t.Cleanup(func() { hooks.holders = before })
 			got := ask(t, tc.path, tc.user, tc.object, tc.old)
 			if got.Allowed != (tc.want == "") || !got.Allowed && !strings.Contains(got.Result.Message, tc.want) {
 				t.Errorf("%v %+v, want %q", got.Allowed, got.Result, tc.want)
@@ -213,7 +213,7 @@ func TestDuplicateMACsUnknown(t *testing.T) {
 	if err := yaml.Unmarshal([]byte(macMachine), vm); err != nil {
 		t.Fatal(err)
 	}
-	_, err := (&admission{macs: h}).validateMACs(t.Context(), vm, nil, surface.Actor{})
+	_, err := (&admission{holders: h}).validateMACs(t.Context(), vm, nil, surface.Actor{})
 	if err == nil || !strings.Contains(err.Error(), "read who has the MAC address 02:00:00:00:00:01: no answer") {
 		t.Error(err)
 	}

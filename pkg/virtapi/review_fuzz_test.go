@@ -27,6 +27,7 @@ func FuzzReview(f *testing.F) {
 		`{"spec":{"configuration":{"migrations":{"bandwidthPerMigration":"-1"},"network":{"binding":{"":{}}}}}}`,
 		`{"spec":{"target":{"apiGroup":"kubevirt.io","kind":"VirtualMachine"},"virtualMachineSnapshotName":"s","patches":["{}","["],"volumeRestoreOverrides":[{}]}}`,
 		`{"spec":{"source":{"apiGroup":null},"labelFilters":["","!","a*b"],"newMacAddresses":{"":"x"},"template":{"labelFilters":[""]}}}`,
+		`{"metadata":{"annotations":{"virtkit.io/ip-addresses":"{}"}},"spec":{"template":{"metadata":{"annotations":{"network.kubevirt.io/addresses":"{\"a\":[\"192.0.2.7\"]}"}},"spec":{"domain":{"devices":{"interfaces":[{"name":"a","bridge":{}}]}},"networks":[{"name":"a","multus":{"networkName":"shop/local"}}]}}}}`,
 		`{"spec":{"vmiName":"vm","addedNodeSelector":{"":""}},"status":{"phase":7}}`,
 	} {
 		f.Add([]byte(object), []byte(`{}`))

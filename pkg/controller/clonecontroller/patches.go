@@ -15,6 +15,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/names"
 	"github.com/virtkit/virtkit/pkg/vm/clones"
 	"github.com/virtkit/virtkit/pkg/vm/identity"
+	"github.com/virtkit/virtkit/pkg/vm/ipaddress"
 	"github.com/virtkit/virtkit/pkg/vm/macaddress"
 	"github.com/virtkit/virtkit/pkg/vm/snapshots"
 	"github.com/virtkit/virtkit/pkg/vm/surface"
@@ -53,7 +54,12 @@ func Patches(
 	left(source.Labels, spec.LabelFilters, "/metadata/labels")
 	left(source.Annotations, spec.AnnotationFilters, "/metadata/annotations")
 	left(template.ObjectMeta.Labels, spec.Template.LabelFilters, "/spec/template/metadata/labels")
-	left(template.ObjectMeta.Annotations, spec.Template.AnnotationFilters, "/spec/template/metadata/annotations")
+	const annotations = "/spec/template/metadata/annotations"
+	left(template.ObjectMeta.Annotations, spec.Template.AnnotationFilters, annotations)
+	if _, wished := template.ObjectMeta.Annotations[ipaddress.Wish]; wished && !slices.Contains(kept, clones.KeepMAC) &&
+		!slices.Contains(leftOut(template.ObjectMeta.Annotations, spec.Template.AnnotationFilters), ipaddress.Wish) {
+		patches = append(patches, operation{Op: "remove", Path: annotations + "/" + escape(ipaddress.Wish)})
+	}
 	patches = append(patches, firmware(source, spec.NewSMBiosSerial, kept)...)
 	patches = append(patches, guestNames(source, kept)...)
 	var out []string

@@ -9,6 +9,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/controller/restorecontroller"
 	"github.com/virtkit/virtkit/pkg/vm/clones"
 	"github.com/virtkit/virtkit/pkg/vm/identity"
+	"github.com/virtkit/virtkit/pkg/vm/ipaddress"
 	"github.com/virtkit/virtkit/pkg/vm/macaddress"
 )
 
@@ -118,6 +119,38 @@ func TestKeptIdentity(t *testing.T) {
 		}
 		if got != test.want || annotations["other"] != "" {
 			t.Errorf("%s: %+v, want %+v; annotations %v", name, got, test.want, annotations)
+		}
+	}
+}
+
+// A wish for IP addresses is the source's; the copy has it with the MAC addresses alone, and filters may leave it out.
+func TestWishOfClone(t *testing.T) {
+	for name, test := range map[string]struct {
+		kept, filters []string
+		want          bool
+	}{
+		"a new identity": {},
+		"the MACs":       {kept: []string{clones.KeepMAC}, want: true},
+		"filtered":       {filters: []string{"!network.kubevirt.io/*"}},
+		"filtered, kept": {kept: []string{clones.KeepMAC}, filters: []string{"!network.kubevirt.io/*"}},
+		"the instance":   {kept: []string{clones.KeepInstanceID}},
+	} {
+		source := contentOf().Spec.Source.VirtualMachine
+		source.Spec.Template.ObjectMeta.Annotations = map[string]string{ipaddress.Wish: `{"default":["192.0.2.7"]}`}
+		spec := &clonev1beta1.VirtualMachineCloneSpec{}
+		spec.Template.AnnotationFilters = test.filters
+		patches, err := Patches(source, spec, test.kept)
+		if err != nil {
+			t.Fatal(err)
+		}
+		vm := &v1.VirtualMachine{ObjectMeta: source.ObjectMeta, Spec: source.Spec}
+		made, err := restorecontroller.Patch(vm, patches)
+		if err != nil {
+			t.Errorf("%s: %v of %v", name, err, patches)
+			continue
+		}
+		if _, has := made.Spec.Template.ObjectMeta.Annotations[ipaddress.Wish]; has != test.want {
+			t.Errorf("%s: it has %v", name, made.Spec.Template.ObjectMeta.Annotations)
 		}
 	}
 }

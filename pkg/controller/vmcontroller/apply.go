@@ -7,7 +7,6 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	v1 "kubevirt.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
@@ -15,7 +14,6 @@ import (
 	"github.com/virtkit/virtkit/pkg/controller/cdi"
 	"github.com/virtkit/virtkit/pkg/controller/vmicontroller"
 	"github.com/virtkit/virtkit/pkg/service/frame"
-	"github.com/virtkit/virtkit/pkg/vm/macaddress"
 	"github.com/virtkit/virtkit/pkg/vm/runstrategy"
 	"github.com/virtkit/virtkit/pkg/vm/savedmemory"
 )
@@ -30,7 +28,7 @@ import (
 //   - the finalizer is removed last.
 var writes = []func(*Reconciler, context.Context, View, *Step) error{
 	(*Reconciler).addFinalizer,
-	(*Reconciler).writeMACs,
+	(*Reconciler).writeAddresses,
 	(*Reconciler).forgetResume,
 	(*Reconciler).keepRevisions,
 	(*Reconciler).changeVMI,
@@ -63,10 +61,8 @@ func (r *Reconciler) addFinalizer(ctx context.Context, view View, step *Step) er
 	return r.writes.Change(ctx, view.VM,
 		func() {
 			controllerutil.AddFinalizer(view.VM, v1.VirtualMachineControllerFinalizer)
-			if step.MACs != "" {
-				metav1.SetMetaDataAnnotation(&view.VM.ObjectMeta, macaddress.Annotation, step.MACs)
-				step.MACs = "" // is written
-			}
+			step.record(view.VM)
+			step.MACs, step.IPs = "", "" // are written
 		})
 }
 

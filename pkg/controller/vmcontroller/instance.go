@@ -1,6 +1,7 @@
 package vmcontroller
 
 import (
+	"errors"
 	"maps"
 	"strconv"
 
@@ -10,6 +11,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/conditions"
 	"github.com/virtkit/virtkit/pkg/vm/hotplug"
 	"github.com/virtkit/virtkit/pkg/vm/identity"
+	"github.com/virtkit/virtkit/pkg/vm/ipaddress"
 	"github.com/virtkit/virtkit/pkg/vm/rollout"
 	"github.com/virtkit/virtkit/pkg/vm/volumemigration"
 )
@@ -60,7 +62,7 @@ func instanceOf(
 		vmi.Annotations[hotplug.DeclaredAnnotation] = hotplug.Declare(plugged)
 	}
 	vmi.Annotations[rollout.InterfacesAnnotation] = attached
-	if err := giveMACs(vm, vmi, nil); err != nil {
+	if err := errors.Join(giveMACs(vm, vmi, nil), giveIPs(vmi, ipaddress.Wanted(vm, nil, nil))); err != nil {
 		return nil, err
 	}
 	if paused {

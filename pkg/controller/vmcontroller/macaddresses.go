@@ -13,6 +13,7 @@ import (
 
 	"github.com/virtkit/virtkit/pkg/controller/vmicontroller"
 	"github.com/virtkit/virtkit/pkg/vm/identity"
+	"github.com/virtkit/virtkit/pkg/vm/ipaddress"
 	"github.com/virtkit/virtkit/pkg/vm/life"
 	"github.com/virtkit/virtkit/pkg/vm/macaddress"
 )
@@ -35,39 +36,66 @@ func sharedMACs(vmi *v1.VirtualMachineInstance) (out []string) {
 	if !life.Alive(vmi) {
 		return nil
 	}
-	for _, claim := range macaddress.OfVMI(vmi) {
-		if claim.Shared {
-			out = append(out, claim.Key())
+	for _, claim := range macsOf(vmi) {
+		out = append(out, claim.key)
+	}
+	return out
+}
+
+// claim is an address of either kind that an interface has on its network.
+type claim struct {
+	nic, key string
+	// taken says whose it is.
+	taken func(holder, nic string) string
+}
+
+func macs(all []macaddress.Claim) (out []claim) {
+	for _, c := range all {
+		if c.Shared {
+			out = append(out, claim{nic: c.Interface, key: c.Key(), taken: c.Taken})
 		}
 	}
 	return out
 }
 
-// lookAtMACs finds out whether another VM's guest has a MAC address of the VM's on its network. Of two guests that have
-// it the one that was made first may.
-func (r *Reconciler) lookAtMACs(ctx context.Context, view *View) error {
-	claims := macaddress.OfVM(view.VM)
+func macsOf(vmi *v1.VirtualMachineInstance) []claim { return macs(macaddress.OfVMI(vmi)) }
+
+// lookAtAddresses finds out whether another VM's guest has an address of the VM's on its network. Of two guests that
+// have it the one that was made first may.
+func (r *Reconciler) lookAtAddresses(ctx context.Context, view *View) error {
+	macs, ips := macs(macaddress.OfVM(view.VM)), ips(ipaddress.OfVM(view.VM))
 	if view.VMI != nil {
-		claims = macaddress.OfVMI(view.VMI)
+		macs, ips = macsOf(view.VMI), ipsOf(view.VMI)
 	}
-	for _, claim := range claims {
-		if !claim.Shared {
-			continue
-		}
+	err := r.lookAtClaims(ctx, view, vmisByMAC, reasonMACInUse, macs, macsOf)
+	if err == nil && view.Clash == "" {
+		err = r.lookAtClaims(ctx, view, vmisByIP, reasonIPInUse, ips, ipsOf)
+	}
+	return err
+}
+
+func (r *Reconciler) lookAtClaims(
+	ctx context.Context, view *View, index, reason string, claims []claim,
+	of func(*v1.VirtualMachineInstance) []claim,
+) error {
+	for i := range claims {
 		var others v1.VirtualMachineInstanceList
-		err := r.Client.List(ctx, &others, client.MatchingFields{vmisByMAC: claim.Key()})
+		err := r.Client.List(ctx, &others, client.MatchingFields{index: claims[i].key})
 		if err != nil {
-			return fmt.Errorf("list VMIs with MAC address %s: %w", claim.MAC, err)
+			return fmt.Errorf("list VMIs by %s address %s: %w", index, claims[i].key, err)
 		}
-		if view.Clash = clash(view, &claim, others.Items); view.Clash != "" {
+		if view.Clash = clash(view, &claims[i], others.Items, of); view.Clash != "" {
+			view.ClashReason = reason
 			return nil
 		}
 	}
 	return nil
 }
 
-// clash returns why the VM may not have a MAC address that the guests of others have; "" if it may.
-func clash(view *View, claim *macaddress.Claim, others []v1.VirtualMachineInstance) string {
+// clash returns why the VM may not have an address that the guests of others have; "" if it may.
+func clash(
+	view *View, mine *claim, others []v1.VirtualMachineInstance, of func(*v1.VirtualMachineInstance) []claim,
+) string {
 	for i := range others {
 		other := &others[i]
 		if other.Namespace == view.VM.Namespace && other.Name == view.VM.Name ||
@@ -79,9 +107,9 @@ func clash(view *View, claim *macaddress.Claim, others []v1.VirtualMachineInstan
 			owner.Kind == v1.VirtualMachineGroupVersionKind.Kind {
 			holder = fmt.Sprintf("VM %s/%s", other.Namespace, owner.Name)
 		}
-		for _, theirs := range macaddress.OfVMI(other) {
-			if theirs.Key() == claim.Key() {
-				return fmt.Sprintf("interface %s: %s", claim.Interface, claim.Taken(holder, theirs.Interface))
+		for _, theirs := range of(other) {
+			if theirs.key == mine.key {
+				return fmt.Sprintf("interface %s: %s", mine.nic, mine.taken(holder, theirs.nic))
 			}
 		}
 	}
@@ -96,9 +124,9 @@ func before(a, b *v1.VirtualMachineInstance) bool {
 	return a.Namespace+"/"+a.Name < b.Namespace+"/"+b.Name
 }
 
-// reportClash says in the VM's status that another guest has its MAC address, which keeps it from starting, and records
-// an event for it, once.
-func (s *Step) reportClash() { s.report(reasonMACInUse, s.After.Clash) }
+// reportClash says in the VM's status that another guest has its address, which keeps it from starting, and records an
+// event for it, once.
+func (s *Step) reportClash() { s.report(s.After.ClashReason, s.After.Clash) }
 
 // recordMACs has the step write the VM's MAC addresses where they are not recorded as they are.
 func (s *Step) recordMACs(view *View) error {
@@ -130,26 +158,42 @@ func (s *Step) recordMACs(view *View) error {
 
 // giveMACs gives a VMI the record of its VM's MAC addresses.
 func giveMACs(vm *v1.VirtualMachine, vmi *v1.VirtualMachineInstance, of *v1.VirtualMachineInstance) error {
-	delete(vmi.Annotations, macaddress.Annotation)
-	macs := macaddress.Wanted(vm, of)
-	if len(macs) == 0 {
+	return give(vmi, macaddress.Annotation, macaddress.Wanted(vm, of), macaddress.Encode)
+}
+
+// give writes a record into the annotation of a VMI, which has its VM's name; an empty one is left out.
+func give[T any](
+	vmi *v1.VirtualMachineInstance, annotation string, record map[string]T,
+	encode func(namespace, name string, record map[string]T) (string, error),
+) error {
+	delete(vmi.Annotations, annotation)
+	if len(record) == 0 {
 		return nil
 	}
-	text, err := macaddress.Encode(vm.Namespace, vm.Name, macs)
+	text, err := encode(vmi.Namespace, vmi.Name, record)
 	if err == nil {
-		vmi.Annotations[macaddress.Annotation] = text
+		metav1.SetMetaDataAnnotation(&vmi.ObjectMeta, annotation, text)
 	}
 	return err
 }
 
-func (r *Reconciler) writeMACs(ctx context.Context, view View, step *Step) error {
-	if step.MACs == "" {
+// writeAddresses writes the VM's records of both kinds.
+func (r *Reconciler) writeAddresses(ctx context.Context, view View, step *Step) error {
+	if step.MACs == "" && step.IPs == "" {
 		return nil
 	}
-	err := r.writes.Change(ctx, view.VM,
-		func() { metav1.SetMetaDataAnnotation(&view.VM.ObjectMeta, macaddress.Annotation, step.MACs) })
+	err := r.writes.Change(ctx, view.VM, func() { step.record(view.VM) })
 	if err != nil {
-		return fmt.Errorf("record the MAC addresses of VM %s: %w", view.VM.Name, err)
+		return fmt.Errorf("record the addresses of VM %s: %w", view.VM.Name, err)
 	}
 	return nil
+}
+
+// record sets the annotations of a VM's addresses as the step says.
+func (s *Step) record(vm *v1.VirtualMachine) {
+	for annotation, text := range map[string]string{macaddress.Annotation: s.MACs, ipaddress.Annotation: s.IPs} {
+		if text != "" {
+			metav1.SetMetaDataAnnotation(&vm.ObjectMeta, annotation, text)
+		}
+	}
 }

@@ -71,8 +71,8 @@ func TestClash(t *testing.T) {
 		if tc.mine == &twin {
 			vm.Name = twin.Name
 		}
-		claim := macaddress.OfVMI(tc.other)[0]
-		got := clash(&View{VM: vm, VMI: tc.mine}, &claim, []v1.VirtualMachineInstance{*tc.other})
+		claim := macsOf(tc.other)[0]
+		got := clash(&View{VM: vm, VMI: tc.mine}, &claim, []v1.VirtualMachineInstance{*tc.other}, macsOf)
 		if got != tc.want && (tc.want == "" || !strings.Contains(got, tc.want)) {
 			t.Errorf("%s: %q, want %q", name, got, tc.want)
 		}

@@ -1,6 +1,7 @@
 package vmcontroller
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -31,8 +32,8 @@ type Step struct {
 	Invalid error
 	// AddFinalizer is done alone but for MACs: its event brings the next step.
 	AddFinalizer bool
-	// MACs is the VM's annotation macaddress.Annotation as it should be; empty leaves it.
-	MACs string
+	// MACs is the VM's annotation macaddress.Annotation as it should be, IPs ipaddress.Annotation; empty leaves it.
+	MACs, IPs string
 	// Resumed says that the VM's guest has gone on from the memory of a snapshot. It is done alone, too.
 	Resumed bool
 	// Revisions are copies to make of what the VM refers to.
@@ -78,7 +79,7 @@ func Next(view View) Step {
 	step := Step{After: view}
 	after := &step.After
 	after.awaitRename()
-	if err := step.recordMACs(&view); err != nil {
+	if err := errors.Join(step.recordMACs(&view), step.recordIPs(&view)); err != nil {
 		return Step{Invalid: err}
 	}
 	if err := step.follow(); err != nil {
@@ -148,6 +149,7 @@ func (s *Step) follow() error {
 	}
 	plugged, err := view.followInterfaces()
 	view.followLinks()
+	err = errors.Join(err, view.followIPs())
 	if err == nil && (copied || resized || moved || limited || plugged) {
 		view.observe()
 	}
@@ -230,7 +232,7 @@ func (s *Step) create() (err error) {
 func (s *Step) again() {
 	switch s.After.FailureReason {
 	case reasonNoInstancetype, reasonNoPreference, reasonNotApplied, reasonNoCDI, reasonUnauthorized,
-		reasonFailedDataVolume, reasonMACInUse:
+		reasonFailedDataVolume, reasonMACInUse, reasonIPInUse:
 		s.RequeueAfter = retryMissing
 	}
 	if in := s.After.SandboxIn; in > 0 && (s.RequeueAfter == 0 || s.RequeueAfter > in) {

@@ -158,14 +158,23 @@ var nexts = []struct {
 		w.guestHas("02:00:00:00:00:01")
 	}},
 	{"its recorded MAC was not taken", v1.RunStrategyAlways, func(w *world) { w.guestHas("02:00:00:00:00:01") }},
+	{"its pod has got an IP address", v1.RunStrategyAlways, func(w *world) { w.podGot("192.0.2.7") }},
+	{"its pod has got another IP address", v1.RunStrategyAlways, func(w *world) {
+		w.recordIP("192.0.2.6")
+		w.run()
+		w.podGot("192.0.2.7")
+	}},
+	{"to be started, and its IP address is another's", v1.RunStrategyAlways, func(w *world) {
+		w.VMI, w.Clash, w.ClashReason = nil, "interface red: has the IP address of VM other", reasonIPInUse
+	}},
 	{"to be started, and its MAC is another's", v1.RunStrategyAlways, func(w *world) {
-		w.VMI, w.Clash = nil, "interface red: has the MAC of VM other"
+		w.VMI, w.Clash, w.ClashReason = nil, "interface red: has the MAC of VM other", reasonMACInUse
 	}},
 	{"runs, and its MAC is another's", v1.RunStrategyAlways, func(w *world) {
-		w.Clash = "interface red: has the MAC of VM other"
+		w.Clash, w.ClashReason = "interface red: has the MAC of VM other", reasonMACInUse
 	}},
 	{"stopped, and its MAC is another's", v1.RunStrategyHalted, func(w *world) {
-		w.VMI, w.Clash = nil, "interface red: has the MAC of VM other"
+		w.VMI, w.Clash, w.ClashReason = nil, "interface red: has the MAC of VM other", reasonMACInUse
 	}},
 	{"to be started", v1.RunStrategyAlways, func(w *world) { w.VMI = nil }},
 	{"stopped", v1.RunStrategyHalted, func(w *world) { w.VMI = nil }},
@@ -342,6 +351,9 @@ func inWords(t *testing.T, view View, step Step) string {
 	}
 	if step.MACs != "" {
 		say("MAC addresses %s", step.MACs)
+	}
+	if step.IPs != "" {
+		say("IP addresses %s", step.IPs)
 	}
 	for _, revision := range step.Revisions {
 		say("keep revision %s", revision.Name)

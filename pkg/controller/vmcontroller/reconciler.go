@@ -30,6 +30,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/service/frame"
 	"github.com/virtkit/virtkit/pkg/vm/claims"
 	"github.com/virtkit/virtkit/pkg/vm/life"
+	"github.com/virtkit/virtkit/pkg/vm/network"
 )
 
 // reasonNotOwned is the Failure reason when the VM's name is taken by a VMI that is not its own.
@@ -64,6 +65,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 		frame.Index(ctx, indexer, vm, vmsByDataVolume, "VMs by DataVolume", dataVolumeNames),
 		frame.Index(ctx, indexer, vm, vmsByClaim, "VMs by claim", claimsOf),
 		frame.Index(ctx, indexer, &v1.VirtualMachineInstance{}, vmisByMAC, "VMIs by MAC address", sharedMACs),
+		frame.Index(ctx, indexer, &v1.VirtualMachineInstance{}, vmisByIP, "VMIs by IP address", livingIPs),
 	)
 	if err != nil {
 		return err
@@ -73,7 +75,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 		For(&v1.VirtualMachine{}).
 		// Not Owns: a VMI that is not owned yet, or is another's, concerns the VM of its name too.
 		Watches(&v1.VirtualMachineInstance{}, handler.EnqueueRequestsFromMapFunc(sameName)).
-		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(ownerName), builder.WithPredicates(imagePullChanged)).
+		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(ownerName), builder.WithPredicates(podMatters)).
 		Watches(&corev1.PersistentVolumeClaim{}, handler.EnqueueRequestsFromMapFunc(r.usersOf), builder.WithPredicates(
 			claimPhaseChanged,
 		)).
@@ -115,12 +117,17 @@ func (r *Reconciler) usersOf(ctx context.Context, claim client.Object) []reconci
 	return frame.Requests(vmis.Items, nil)
 }
 
-// imagePullChanged lets through the only thing of a pod that a VM's status does not learn from its VMI.
-var imagePullChanged = predicate.Funcs{
+// podMatters lets through what of a pod a VM does not learn from its VMI: trouble with images, and the addresses that
+// the pod has got.
+var podMatters = predicate.Funcs{
 	CreateFunc: func(e event.CreateEvent) bool { return imageTrouble(e.Object) != "" },
-	UpdateFunc: func(e event.UpdateEvent) bool { return imageTrouble(e.ObjectOld) != imageTrouble(e.ObjectNew) },
+	UpdateFunc: func(e event.UpdateEvent) bool {
+		return imageTrouble(e.ObjectOld) != imageTrouble(e.ObjectNew) || networks(e.ObjectOld) != networks(e.ObjectNew)
+	},
 	DeleteFunc: func(event.DeleteEvent) bool { return false },
 }
+
+func networks(obj client.Object) string { return obj.GetAnnotations()[network.AnnotationStatus] }
 
 func imageTrouble(obj client.Object) string {
 	return life.ImageTrouble(waitingReason(obj.(*corev1.Pod)))
@@ -154,7 +161,7 @@ func (r *Reconciler) look(ctx context.Context, vm *v1.VirtualMachine) (View, err
 	if err := r.lookAtMemory(ctx, &view); err != nil {
 		return View{}, err
 	}
-	if err := r.lookAtMACs(ctx, &view); err != nil {
+	if err := r.lookAtAddresses(ctx, &view); err != nil {
 		return View{}, err
 	}
 	if err := r.lookAtSandbox(ctx, &view); err != nil {

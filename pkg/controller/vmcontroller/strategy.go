@@ -68,9 +68,9 @@ type View struct {
 	// Misfit is the reason why the guest must not go on from the memory that it is to be resumed from, or "" when it
 	// may, and for a VM that boots.
 	Misfit string
-	// Clash is the reason why the VM must not have a MAC address of its own, which another VM's guest has on the same
-	// network, or "" when it may.
-	Clash string
+	// Clash is the reason why the VM must not have an address of its own, MAC or IP, which another VM's guest has on
+	// the same network, or "" when it may. ClashReason goes with it.
+	Clash, ClashReason string
 	// Sandbox is what the kubelet says of a launcher pod of which it can make nothing, or "" when it can. SandboxIn is
 	// after how long to ask again, 0 for not at all.
 	Sandbox   string

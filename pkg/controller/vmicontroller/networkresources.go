@@ -11,13 +11,15 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
 	v1 "kubevirt.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/virtkit/virtkit/pkg/vm/ipaddress"
+	"github.com/virtkit/virtkit/pkg/vm/macaddress"
 	"github.com/virtkit/virtkit/pkg/vm/network"
 	"github.com/virtkit/virtkit/pkg/vm/passthrough"
 )
@@ -27,49 +29,70 @@ var networkDefinition = schema.GroupVersionKind{
 	Kind: "NetworkAttachmentDefinition",
 }
 
-// NetworkResources returns the extended resources that the NetworkAttachmentDefinitions of a VMI's networks ask for by
-// annotation, by the network's name. A definition that does not exist asks for none: Multus reports it. For an
-// interface with sriov that is an error, and so is a definition that asks for nothing; errors name the definition.
-func NetworkResources(
+// Networks reads the NetworkAttachmentDefinitions of a VMI's networks. It returns, by the network's name, the extended
+// resources that they ask for by annotation, and how the networks keep addresses. A definition that does not exist asks
+// for none: Multus reports it. For an interface with sriov that is an error, and so is a definition that asks for
+// nothing; errors name the definition.
+func Networks(
 	ctx context.Context, from client.Reader, vmi *v1.VirtualMachineInstance,
-) (map[string]string, error) {
+) (map[string]string, map[string]ipaddress.Keeping, error) {
 	definitions := network.Definitions(vmi)
 	if len(definitions) == 0 {
-		return nil, nil
+		return nil, nil, nil
 	}
-	sriov := map[string]bool{}
-	for _, nic := range vmi.Spec.Domain.Devices.Interfaces {
-		sriov[nic.Name] = nic.SRIOV != nil
+	interfaces, networks := macaddress.Interfaces(&vmi.Spec)
+	sriov, nics := map[string]bool{}, map[string]*v1.Interface{}
+	for i := range interfaces {
+		nic := &interfaces[i]
+		nics[nic.Name], sriov[nic.Name] = nic, nic.SRIOV != nil
 	}
-	out := map[string]string{}
+	resources, keepings := map[string]string{}, map[string]ipaddress.Keeping{}
 	for _, of := range slices.Sorted(maps.Keys(definitions)) {
 		key := types.NamespacedName{Namespace: definitions[of][0], Name: definitions[of][1]}
-		found := &metav1.PartialObjectMetadata{}
+		found := &unstructured.Unstructured{}
 		found.SetGroupVersionKind(networkDefinition)
 		err := from.Get(ctx, key, found)
 		gone := apierrors.IsNotFound(err) || meta.IsNoMatchError(err)
 		if err != nil && !gone {
-			return nil, fmt.Errorf("get NetworkAttachmentDefinition %s: %w", key, err)
+			return nil, nil, fmt.Errorf("get NetworkAttachmentDefinition %s: %w", key, err)
 		}
-		name := found.Annotations[network.AnnotationResource]
+		if nic := nics[of]; nic != nil && !gone {
+			keepings[of] = keeping(vmi, nic, networks[of], found)
+		}
+		name := found.GetAnnotations()[network.AnnotationResource]
 		switch {
 		case gone && sriov[of]:
-			return nil, fmt.Errorf("network %q: there is no NetworkAttachmentDefinition %s, which says for sriov "+
+			return nil, nil, fmt.Errorf("network %q: there is no NetworkAttachmentDefinition %s, which says for sriov "+
 				"which resource to ask for; create it", of, key)
 		case name == "" && sriov[of]:
-			return nil, fmt.Errorf("network %q: NetworkAttachmentDefinition %s has no annotation %s, which says for "+
-				"sriov which resource to ask for", of, key, network.AnnotationResource)
+			return nil, nil,
+				fmt.Errorf("network %q: NetworkAttachmentDefinition %s has no annotation %s, which says for sriov "+
+					"which resource to ask for", of, key, network.AnnotationResource)
 		case name == "":
 			continue
 		case !extended(name):
-			return nil,
+			return nil, nil,
 				fmt.Errorf("network %q: annotation %s of NetworkAttachmentDefinition %s is not the name of a "+
 					"resource of a device plugin, such as intel.com/sriov_net: %q", of,
 					network.AnnotationResource, key, name)
 		}
-		out[of] = name
+		resources[of] = name
 	}
-	return out, nil
+	return resources, keepings, nil
+}
+
+// keeping returns how a network keeps the addresses of an interface. A definition that cannot be read keeps none: the
+// CNI plugins say what is wrong with it.
+func keeping(
+	vmi *v1.VirtualMachineInstance, nic *v1.Interface, n *v1.Network, found *unstructured.Unstructured,
+) ipaddress.Keeping {
+	text, _, _ := unstructured.NestedString(found.Object, "spec", "config")
+	definition, err := ipaddress.ParseDefinition(text)
+	if err != nil {
+		return ipaddress.Keeping{}
+	}
+	wished := len(ipaddress.Wished(vmi.Annotations, nic.Name)) > 0
+	return ipaddress.Keep(vmi.Namespace, nic, n, wished, definition)
 }
 
 // extended reports the name of a resource that a device plugin may offer.

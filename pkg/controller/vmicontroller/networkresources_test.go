@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/virtkit/virtkit/pkg/vm/conditions"
+	"github.com/virtkit/virtkit/pkg/vm/ipaddress"
 	"github.com/virtkit/virtkit/pkg/vm/network"
 )
 
@@ -28,7 +29,7 @@ func definitionOf(namespace, name, resource string) client.Object {
 	return definition
 }
 
-func TestNetworkResources(t *testing.T) {
+func TestNetworks(t *testing.T) {
 	scheme := runtime.NewScheme()
 	metav1.AddToGroupVersion(scheme, networkDefinition.GroupVersion())
 	scheme.AddKnownTypeWithName(networkDefinition, &unstructured.Unstructured{})
@@ -65,7 +66,7 @@ func TestNetworkResources(t *testing.T) {
 		vmi := parseVMI(t,
 			`spec: {domain: {devices: {interfaces: [{name: red, `+tc.binding+
 				`: {}}]}}, networks: [{name: red, multus: {networkName: `+tc.definition+`}}]}`)
-		got, err := NetworkResources(t.Context(), live, vmi)
+		got, _, err := Networks(t.Context(), live, vmi)
 		if tc.err != "" {
 			if err == nil || !strings.Contains(err.Error(), tc.err) {
 				t.Errorf("%s: %v", name, err)
@@ -76,7 +77,7 @@ func TestNetworkResources(t *testing.T) {
 			t.Errorf("%s: %v, %v", name, got, err)
 		}
 	}
-	if got, err := NetworkResources(t.Context(), nil, parseVMI(t, "")); got != nil || err != nil {
+	if got, _, err := Networks(t.Context(), nil, parseVMI(t, "")); got != nil || err != nil {
 		t.Errorf("of the pod network: %v, %v", got, err)
 	}
 }
@@ -95,5 +96,42 @@ func TestNetworkErr(t *testing.T) {
 	if !step.CreatePod || step.Failed != nil || len(step.Pods) != 1 || step.Pods[0].Pod.Name != PodName(view.VMI) ||
 		step.Pods[0].For != purposeLauncher {
 		t.Errorf("%+v", step)
+	}
+}
+
+// How the networks keep addresses is read with them: of definitions that there are and that can be read.
+func TestKeepings(t *testing.T) {
+	scheme := runtime.NewScheme()
+	metav1.AddToGroupVersion(scheme, networkDefinition.GroupVersion())
+	scheme.AddKnownTypeWithName(networkDefinition, &unstructured.Unstructured{})
+	of := func(name, config string) client.Object {
+		definition := definitionOf("default", name, "").(*unstructured.Unstructured)
+		definition.Object["spec"] = map[string]any{"config": config}
+		return definition
+	}
+	live := fake.NewClientBuilder().WithScheme(scheme).WithObjects(
+		of("local", `{"type":"bridge","ipam":{"type":"host-local","subnet":"192.0.2.0/24"}}`),
+		of("static", `{"type":"bridge","ipam":{"type":"static"}}`), of("odd", "{"),
+	).Build()
+	for name, want := range map[string]ipaddress.Way{
+		"local": ipaddress.ByArgument, "static": ipaddress.ByArgument, "odd": "", "missing": "",
+	} {
+		vmi := parseVMI(t, `
+metadata: {annotations: {`+ipaddress.Wish+`: '{"red":["192.0.2.7/24"]}'}}
+spec: {domain: {devices: {interfaces: [{name: red, bridge: {}}]}}, networks: [{name: red, multus: {networkName: `+
+			name+`}}]}`)
+		_, keepings, err := Networks(t.Context(), live, vmi)
+		if err != nil || keepings["red"].Way != want {
+			t.Errorf("%s: %+v, %v", name, keepings, err)
+		}
+		facts := baseFacts()
+		facts.Keepings = keepings
+		vmi.Annotations[ipaddress.PodAnnotation] = "forged"
+		annotations := Pod(vmi, facts).Annotations
+		asks := strings.Contains(annotations[network.AnnotationNetworks], `"ips":["192.0.2.7/24"]`)
+		if kept := annotations[ipaddress.PodAnnotation]; asks != (want != "") || (kept == "red") != (name == "local") ||
+			kept == "forged" {
+			t.Errorf("%s: the pod has %v", name, annotations)
+		}
 	}
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/names"
 	"github.com/virtkit/virtkit/pkg/service/config"
 	"github.com/virtkit/virtkit/pkg/vm/identity"
+	"github.com/virtkit/virtkit/pkg/vm/ipaddress"
 	"github.com/virtkit/virtkit/pkg/vm/launcherlog"
 	"github.com/virtkit/virtkit/pkg/vm/life"
 	"github.com/virtkit/virtkit/pkg/vm/network"
@@ -49,7 +50,9 @@ type Facts struct {
 	// NetworkResources are the extended resources of the VMI's networks that need one, by the network's name; see
 	// NetworkResources.
 	NetworkResources map[string]string
-	// NetworkErr is the reason why NetworkResources are not known; no pod can be made then.
+	// Keepings say how the VMI's networks of Multus keep addresses, by the network's name.
+	Keepings map[string]ipaddress.Keeping
+	// NetworkErr is the reason why NetworkResources and Keepings are not known; no pod can be made then.
 	NetworkErr error
 	// FenceAfter is the time since the cluster last heard of its node after which the launcher ends its guest; 0 means
 	// never.
@@ -121,7 +124,7 @@ func Pod(vmi *v1.VirtualMachineInstance, facts Facts) *corev1.Pod {
 			Name:        PodName(vmi),
 			Namespace:   vmi.Namespace,
 			Labels:      podLabels(vmi),
-			Annotations: podAnnotations(vmi, facts.Config),
+			Annotations: podAnnotations(vmi, facts),
 			OwnerReferences: []metav1.OwnerReference{
 				*metav1.NewControllerRef(vmi, v1.VirtualMachineInstanceGroupVersionKind),
 			},
@@ -246,7 +249,7 @@ func podLabels(vmi *v1.VirtualMachineInstance) map[string]string {
 	return labels
 }
 
-func podAnnotations(vmi *v1.VirtualMachineInstance, installation config.Config) map[string]string {
+func podAnnotations(vmi *v1.VirtualMachineInstance, facts Facts) map[string]string {
 	annotations := map[string]string{}
 	maps.Copy(annotations, vmi.Annotations)
 	maps.DeleteFunc(annotations, func(key, _ string) bool { return qos.Is(key) }) // may change while the pod is there
@@ -255,8 +258,9 @@ func podAnnotations(vmi *v1.VirtualMachineInstance, installation config.Config) 
 	delete(annotations, v1.ControllerAPILatestVersionObservedAnnotation)
 	delete(annotations, v1.ControllerAPIStorageVersionObservedAnnotation)
 	delete(annotations, network.AnnotationStatus) // is Multus' to say
-	maps.Copy(annotations, network.Annotations(vmi, installation.Allowed.Bindings))
-	maps.Copy(annotations, backupHooks(vmi, installation.SkipBackupHooks))
+	delete(annotations, ipaddress.PodAnnotation)
+	maps.Copy(annotations, network.Annotations(vmi, facts.Config.Allowed.Bindings, facts.Keepings))
+	maps.Copy(annotations, backupHooks(vmi, facts.Config.SkipBackupHooks))
 	annotations[v1.DomainAnnotation] = vmi.Name
 	annotations["kubectl.kubernetes.io/default-container"] = names.ContainerCompute
 	return annotations

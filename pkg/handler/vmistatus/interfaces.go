@@ -95,11 +95,11 @@ func interfaces(in Input) []v1.VirtualMachineInstanceNetworkInterface {
 	return out
 }
 
-// ordered returns the addresses of an interface's link, on the pod network in the order of the pod's own: the cluster's
-// first family is first. As in KubeVirt others than the pod's are left out there.
+// ordered returns the addresses of an interface's link or guest, on the pod network in the order of the pod's own: the
+// cluster's first family is first. As in KubeVirt others than the pod's are left out there.
 func ordered(nic network.Interface, pod *corev1.Pod) []netip.Addr {
 	if nic.PodLink != network.PodLink || pod == nil {
-		return nic.PodIPs
+		return nic.Offered()
 	}
 	var out []netip.Addr
 	for _, ip := range pod.Status.PodIPs {

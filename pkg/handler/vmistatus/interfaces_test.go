@@ -105,7 +105,7 @@ func TestInterfaceComes(t *testing.T) {
 	if rows, condition := look(); rows != "default: domain; " || condition != required {
 		t.Errorf("in the pod it has: %q, %q", rows, condition)
 	}
-	in.Pod.Annotations = network.Annotations(in.VMI, nil)
+	in.Pod.Annotations = network.Annotations(in.VMI, nil, nil)
 	in.Pod.Annotations[network.AnnotationStatus] = `[{"name":"red-net","interface":"podb1f51a511f1"}]`
 	in.Plan.Interfaces[1] = network.Interface{Name: "red", PodLink: "podb1f51a511f1"}
 	if rows, condition := look(); rows != "default: domain; red: multus-status; " || condition != "" {

@@ -2,10 +2,11 @@ package macaddress
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 
 	v1 "kubevirt.io/api/core/v1"
+
+	"github.com/virtkit/virtkit/pkg/vm/addresses"
 )
 
 // Claim is a MAC address on a network that a VM has, whether it runs or not.
@@ -85,14 +86,7 @@ func Network(namespace string, n *v1.Network) string {
 func onMultus(n *v1.Network) bool { return n != nil && n.Multus != nil }
 
 // Added returns the claims that are not among those before: an address that stays is nobody's concern.
-func Added(claims, before []Claim) (out []Claim) {
-	for _, c := range claims {
-		if !slices.ContainsFunc(before, func(b Claim) bool { return b.Key() == c.Key() }) {
-			out = append(out, c)
-		}
-	}
-	return out
-}
+func Added(claims, before []Claim) []Claim { return addresses.Added(claims, before, (*Claim).Key) }
 
 // Taken returns how an interface's address is refused that another VM or VMI, KIND NAMESPACE/NAME, has at an interface.
 func (c *Claim) Taken(holder, nic string) string {

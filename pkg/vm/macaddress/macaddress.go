@@ -9,51 +9,42 @@ package macaddress
 
 import (
 	"crypto/sha256"
-	"encoding/json"
 	"fmt"
 	"net"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	v1 "kubevirt.io/api/core/v1"
+
+	"github.com/virtkit/virtkit/pkg/vm/addresses"
 )
 
 // Annotation is on a VM and its VMI: the MAC addresses of the interfaces for which the spec has none; a Record as JSON.
 const Annotation = "virtkit.io/mac-addresses"
 
+const example = `{"vm":"NAMESPACE/NAME","interfaces":{"INTERFACE":"02:12:34:56:78:9a"}}`
+
 // Record is what Annotation holds.
-type Record struct {
-	// VM is NAMESPACE/NAME. A copy of a VM has another one, and does not have the addresses of the VM that it was
-	// copied from.
-	VM string `json:"vm"`
-	// Interfaces are the addresses by the interface's name.
-	Interfaces map[string]string `json:"interfaces"`
-}
+type Record = addresses.Record[string]
+
+var kind = addresses.Kind[string]{Annotation: Annotation, Example: example, Check: Check}
 
 // Encode returns the value of Annotation for a VM.
 func Encode(namespace, name string, macs map[string]string) (string, error) {
-	data, err := json.Marshal(Record{VM: namespace + "/" + name, Interfaces: macs})
-	if err != nil {
-		return "", fmt.Errorf("encode annotation %s: %w", Annotation, err)
-	}
-	return string(data), nil
+	return kind.Encode(namespace, name, macs)
 }
 
 // Decode reads a value of Annotation. An error says what is wrong with it.
-func Decode(text string) (Record, error) {
-	var out Record
-	if err := json.Unmarshal([]byte(text), &out); err != nil {
-		return Record{}, fmt.Errorf("is not %s: %w", example, err)
-	}
-	for name, mac := range out.Interfaces {
-		if err := Check(mac); err != nil {
-			return Record{}, fmt.Errorf("interface %s: %w", name, err)
-		}
-	}
-	return out, nil
-}
+func Decode(text string) (Record, error) { return kind.Decode(text) }
 
-const example = `{"vm":"NAMESPACE/NAME","interfaces":{"INTERFACE":"02:12:34:56:78:9a"}}`
+// Recorded returns the addresses that a VM's or VMI's annotation has for it, by the interface's name. A record of
+// another VM, and one that cannot be read, which admission refuses, count as none.
+func Recorded(object metav1.Object) map[string]string { return kind.Recorded(object) }
+
+// Move gives a VM that takes the place of another the addresses that are recorded in its annotation, which it has from
+// that one. from is NAMESPACE/NAME of it, or empty where that is known. A record of another, and one that cannot be
+// read, is removed.
+func Move(vm *v1.VirtualMachine, from string) error { return kind.Move(vm, from) }
 
 // Check returns why a text is not the MAC address of an interface; nil if it is one.
 func Check(text string) error {
@@ -75,39 +66,6 @@ func Normal(text string) string {
 		return mac.String()
 	}
 	return text
-}
-
-// Recorded returns the addresses that a VM's or VMI's annotation has for it, by the interface's name. A record of
-// another VM, and one that cannot be read, which admission refuses, count as none.
-func Recorded(object metav1.Object) map[string]string {
-	text, ok := object.GetAnnotations()[Annotation]
-	if !ok {
-		return nil
-	}
-	record, err := Decode(text)
-	if err != nil || record.VM != object.GetNamespace()+"/"+object.GetName() {
-		return nil
-	}
-	return record.Interfaces
-}
-
-// Move gives a VM that takes the place of another the addresses that are recorded in its annotation, which it has from
-// that one. from is NAMESPACE/NAME of it, or empty where that is known. A record of another, and one that cannot be
-// read, is removed.
-func Move(vm *v1.VirtualMachine, from string) error {
-	text, ok := vm.Annotations[Annotation]
-	if !ok {
-		return nil
-	}
-	record, unreadable := Decode(text)
-	if delete(vm.Annotations, Annotation); unreadable != nil || from != "" && record.VM != from {
-		return nil //nolint:nilerr // what cannot be read counts as none
-	}
-	moved, err := Encode(vm.Namespace, vm.Name, record.Interfaces)
-	if err == nil {
-		vm.Annotations[Annotation] = moved
-	}
-	return err
 }
 
 // Stable returns an address made of a UID and a name: always the same, locally administered, and different between

@@ -9,6 +9,7 @@ import (
 
 	v1 "kubevirt.io/api/core/v1"
 
+	"github.com/virtkit/virtkit/pkg/vm/ipaddress"
 	"github.com/virtkit/virtkit/pkg/vm/macaddress"
 )
 
@@ -67,13 +68,30 @@ type selection struct {
 	Namespace string `json:"namespace"`
 	MAC       string `json:"mac,omitempty"`
 	Interface string `json:"interface,omitempty"`
+	// IPs are the addresses that are asked for, of plugins that declare the capability.
+	IPs []string `json:"ips,omitempty"`
 	// Arguments are handed to the CNI plugin.
-	Arguments map[string]string `json:"cni-args,omitempty"`
+	Arguments map[string]any `json:"cni-args,omitempty"`
+}
+
+// address asks a network for addresses, by the way that its plugin takes.
+func (s *selection) address(way ipaddress.Way, ips []string) {
+	switch {
+	case len(ips) == 0:
+	case way == ipaddress.ByArgument:
+		s.Arguments = map[string]any{"ips": ips}
+	default:
+		s.IPs = ips
+	}
 }
 
 // Annotations returns the annotations by which a VMI's pod asks Multus for its networks; none where the pod network is
-// enough.
-func Annotations(vmi *v1.VirtualMachineInstance, plugins Plugins) map[string]string {
+// enough. keepings say by the network's name how it keeps addresses. The pod of a VMI whose guest has a node already is
+// the target of a migration.
+func Annotations(
+	vmi *v1.VirtualMachineInstance, plugins Plugins, keepings map[string]ipaddress.Keeping,
+) map[string]string {
+	target := vmi.Status.NodeName != ""
 	macs, absent := map[string]string{}, map[string]bool{}
 	for _, nic := range vmi.Spec.Domain.Devices.Interfaces {
 		// The guest takes its address along when it migrates, and its network may let no other through.
@@ -82,6 +100,7 @@ func Annotations(vmi *v1.VirtualMachineInstance, plugins Plugins) map[string]str
 	}
 	out := map[string]string{}
 	var wanted []selection
+	var kept []string
 	for _, n := range vmi.Spec.Networks {
 		if n.Multus == nil || absent[n.Name] {
 			continue
@@ -91,7 +110,17 @@ func Annotations(vmi *v1.VirtualMachineInstance, plugins Plugins) map[string]str
 			out[AnnotationDefaultNetwork] = namespace + "/" + name
 			continue
 		}
-		wanted = append(wanted, selection{Name: name, Namespace: namespace, MAC: macs[n.Name], Interface: LinkOf(n)})
+		s := selection{Name: name, Namespace: namespace, MAC: macs[n.Name], Interface: LinkOf(n)}
+		if keeping, ok := keepings[n.Name]; ok {
+			s.address(keeping.Way, keeping.Ask(vmi, n.Name, target))
+			if keeping.Recorded() {
+				kept = append(kept, n.Name)
+			}
+		}
+		wanted = append(wanted, s)
+	}
+	if len(kept) > 0 {
+		out[ipaddress.PodAnnotation] = ipaddress.Names(kept)
 	}
 	wanted = append(wanted, plugins.selections(vmi)...)
 	if len(wanted) > 0 {
@@ -154,4 +183,17 @@ func Attachments(annotations map[string]string) (list []Attachment, known bool) 
 		return nil, false
 	}
 	return list, true
+}
+
+// Got returns what a pod has got of an interface's network: the addresses that Multus reports of its link, and whether
+// they are to be recorded.
+func Got(annotations map[string]string, nic *v1.Interface, n *v1.Network) ipaddress.Got {
+	out := ipaddress.Got{Kept: ipaddress.Named(annotations[ipaddress.PodAnnotation], nic.Name)}
+	list, _ := Attachments(annotations)
+	for _, a := range list {
+		if a.Interface == LinkOf(*n) {
+			out.Addresses = a.IPs
+		}
+	}
+	return out
 }

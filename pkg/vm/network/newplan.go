@@ -102,10 +102,15 @@ func NewPlan(vmi *v1.VirtualMachineInstance, pod Pod) (Plan, error) {
 			return Plan{}, fmt.Errorf("interface %q: %w", spec.Name, err)
 		}
 		bridge, tap := linkNames(nw)
+		podIPs := link.podIPs(pod.Incoming)
+		if pod.Incoming {
+			link = link.guests(vmi, &nw)
+		}
 		nic := Interface{
 			Name:       spec.Name,
 			PodLink:    link.Name,
 			Network:    Definition(vmi.Namespace, &nw),
+			PodIPs:     podIPs,
 			BridgeLink: bridge,
 			Tap:        tap,
 			MTU:        link.MTU,
@@ -115,9 +120,6 @@ func NewPlan(vmi *v1.VirtualMachineInstance, pod Pod) (Plan, error) {
 		}
 		if nic.DHCP, err = dhcpOptions(spec.DHCPOptions); err != nil {
 			return Plan{}, fmt.Errorf("interface %q: %w", spec.Name, err)
-		}
-		for _, p := range link.Addresses {
-			nic.PodIPs = append(nic.PodIPs, p.Addr())
 		}
 		for _, p := range spec.Ports {
 			port := Port{Name: p.Name, Protocol: strings.ToUpper(p.Protocol), Port: p.Port}

@@ -306,7 +306,7 @@ func TestRecordedMAC(t *testing.T) {
 		t.Fatal(err)
 	}
 	vmi.Annotations[macaddress.Annotation] = text
-	asked := func() string { return Annotations(vmi, nil)[AnnotationNetworks] }
+	asked := func() string { return Annotations(vmi, nil, nil)[AnnotationNetworks] }
 	if got := asked(); !strings.Contains(got, `"mac":"02:00:00:00:00:05","interface":"podb1f51a511f1"`) ||
 		strings.Count(got, `"mac"`) != 1 {
 		t.Error(got)
@@ -332,7 +332,7 @@ func TestRecordedMAC(t *testing.T) {
 func TestAnnotations(t *testing.T) {
 	got := Annotations(vmiOf(t,
 		strings.Replace(multusSpec, "name: red, bridge: {}", "name: red, bridge: {}, macAddress: '02:00:00:00:00:09'",
-			1)), nil)
+			1)), nil, nil)
 	want := map[string]string{
 		AnnotationNetworks: `[{"name":"red-net","namespace":"other","mac":"02:00:00:00:00:09","interface":"podb1f51a511f1"},` +
 			`{"name":"blue-net","namespace":"ns1","interface":"pod16477688c0e"}]`,
@@ -340,11 +340,11 @@ func TestAnnotations(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
-	got = Annotations(vmiOf(t, `networks: [{name: red, multus: {networkName: red-net, default: true}}]`), nil)
+	got = Annotations(vmiOf(t, `networks: [{name: red, multus: {networkName: red-net, default: true}}]`), nil, nil)
 	if diff := cmp.Diff(map[string]string{AnnotationDefaultNetwork: "ns1/red-net"}, got); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
-	if got := Annotations(vmiOf(t, masqueradeSpec), nil); len(got) != 0 {
+	if got := Annotations(vmiOf(t, masqueradeSpec), nil, nil); len(got) != 0 {
 		t.Errorf("the pod network alone has %v", got)
 	}
 }

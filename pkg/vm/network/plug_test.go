@@ -27,7 +27,7 @@ status: {phase: Running, interfaces: [{name: default}]}
 	if err != nil {
 		t.Fatal(err)
 	}
-	asked := Annotations(vmi, nil)
+	asked := Annotations(vmi, nil, nil)
 	plan := &Plan{Interfaces: []Interface{{Name: "default"}, {Name: "red"}, {Name: "gone"}}}
 	for name, tc := range map[string]struct {
 		plan            *Plan

@@ -44,7 +44,7 @@ func (p Plugins) selections(vmi *v1.VirtualMachineInstance) []selection {
 		}
 		namespace, name := definition(vmi.Namespace, plugin.NetworkAttachmentDefinition)
 		out = append(out,
-			selection{Name: name, Namespace: namespace, Arguments: map[string]string{"logicNetworkName": networks[i]}})
+			selection{Name: name, Namespace: namespace, Arguments: map[string]any{"logicNetworkName": networks[i]}})
 	}
 	return out
 }

@@ -110,7 +110,7 @@ sidecar: {sidecarImage: x}
 
 	vmi := vmiOf(t,
 		`{domain: {devices: {interfaces: [{name: a, binding: {name: asks}}, {name: b, binding: {name: moves}}, {name: c, binding: {name: moves}}]}}, networks: [{name: a, pod: {}}, {name: b, multus: {networkName: x}}, {name: c, multus: {networkName: x}}]}`)
-	asked := Annotations(vmi, plugins)[AnnotationNetworks]
+	asked := Annotations(vmi, plugins, nil)[AnnotationNetworks]
 	if !strings.HasSuffix(asked, `{"name":"asks","namespace":"cni","cni-args":{"logicNetworkName":"a"}}]`) ||
 		strings.Count(asked, `"name"`) != 3 {
 		t.Errorf("the pod asks for %s", asked)

@@ -49,7 +49,7 @@ func TestSRIOV(t *testing.T) {
 		}
 	}
 	here, elsewhere := Lacking(vmi, &plan,
-		map[string]string{AnnotationNetworks: Annotations(vmi, nil)[AnnotationNetworks]}, func(name string) bool {
+		map[string]string{AnnotationNetworks: Annotations(vmi, nil, nil)[AnnotationNetworks]}, func(name string) bool {
 			return name == "default"
 		})
 	if len(here)+len(elsewhere) > 0 {

@@ -7,13 +7,14 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	v1 "kubevirt.io/api/core/v1"
 
+	"github.com/virtkit/virtkit/pkg/vm/ipaddress"
 	"github.com/virtkit/virtkit/pkg/vm/network"
 	"github.com/virtkit/virtkit/pkg/vm/qos"
 )
 
 // validateDeviceAnnotations checks the annotations about disks and interfaces, but for those that are among before:
-// their rate limits, and by which the guest sends as others. spec has its defaults. Whether the namespace allows the
-// latter is asked on the node, where it is done.
+// their rate limits, their addresses, and by which the guest sends as others. spec has its defaults. Whether the
+// namespace allows the latter is asked on the node, where it is done.
 func validateDeviceAnnotations(
 	annotations, before map[string]string, spec *v1.VirtualMachineInstanceSpec, at *field.Path,
 ) field.ErrorList {
@@ -24,8 +25,11 @@ func validateDeviceAnnotations(
 			continue
 		}
 		check := qos.Check
-		if key == network.AllowSpoofing {
+		switch key {
+		case network.AllowSpoofing:
 			check = network.CheckSpoofing
+		case ipaddress.Wish:
+			check = ipaddress.CheckWish
 		}
 		if err := check(key, text, spec); err != nil {
 			errs = append(errs, field.Invalid(at.Key(key), text, err.Error()))

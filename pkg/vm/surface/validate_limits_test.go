@@ -95,3 +95,25 @@ func TestValidateSpoofing(t *testing.T) {
 		}
 	}
 }
+
+// The annotation with which a guest is wished to have addresses names interfaces and addresses.
+func TestValidateAddresses(t *testing.T) {
+	const spec = `{domain: {memory: {guest: 1Gi}, devices: {interfaces: [{name: default, masquerade: {}},
+  {name: red, bridge: {}}]}}, networks: [{name: default, pod: {}}, {name: red, multus: {networkName: red}}]}`
+	const at = "metadata.annotations[network.kubevirt.io/addresses]: "
+	for value, want := range map[string]string{
+		`{"red":["192.0.2.7/24","fd00::7"]}`: "",
+		`{"default":["192.0.2.7"]}`:          "", // of a network that other components know
+		`{"red":["192.0.2.0/24"]}`: at + `interface red: "192.0.2.0/24" is the address of the network 192.0.2.0/24 ` +
+			`itself; give one in it`,
+		`{"green":["192.0.2.7"]}`: at + `no interface is named "green"; name one that there is, or remove it from the ` +
+			`annotation network.kubevirt.io/addresses`,
+	} {
+		vmi := instance(t, spec)
+		vmi.Annotations = map[string]string{"network.kubevirt.io/addresses": value}
+		DefaultVirtualMachineInstance(vmi, testDefaults)
+		if got := Message(ValidateVirtualMachineInstance(vmi, Actor{})); got != want {
+			t.Errorf("%q:\ngot  %s\nwant %s", value, got, want)
+		}
+	}
+}

@@ -2,6 +2,7 @@ package backup
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -18,6 +19,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/clones"
 	"github.com/virtkit/virtkit/pkg/vm/exports"
 	"github.com/virtkit/virtkit/pkg/vm/identity"
+	"github.com/virtkit/virtkit/pkg/vm/ipaddress"
 	"github.com/virtkit/virtkit/pkg/vm/macaddress"
 	"github.com/virtkit/virtkit/pkg/vm/runstrategy"
 	"github.com/virtkit/virtkit/pkg/vm/savedmemory"
@@ -52,6 +54,9 @@ func stored(vm *v1.VirtualMachine) *v1.VirtualMachine {
 	}
 	if len(macaddress.Recorded(vm)) == 0 {
 		delete(out.Annotations, macaddress.Annotation) // is another VM's
+	}
+	if len(ipaddress.Recorded(vm)) == 0 {
+		delete(out.Annotations, ipaddress.Annotation)
 	}
 	out.Spec.DataVolumeTemplates = slices.DeleteFunc(out.Spec.DataVolumeTemplates,
 		func(template v1.DataVolumeTemplateSpec) bool {
@@ -230,10 +235,13 @@ func (m *Made) identify(old string, keep bool) error {
 	if !keep {
 		clones.Fresh(&template.Spec, nil, "")
 		delete(template.ObjectMeta.Annotations, identity.KnownAs)
+		delete(template.ObjectMeta.Annotations, ipaddress.Wish)
 		delete(m.VM.Annotations, macaddress.Annotation)
+		delete(m.VM.Annotations, ipaddress.Annotation)
 		return nil
 	}
-	if err := macaddress.Move(m.VM, ""); err != nil || m.VM.Name == old {
+	err := errors.Join(macaddress.Move(m.VM, ""), ipaddress.Move(m.VM, ""))
+	if err != nil || m.VM.Name == old {
 		return err
 	}
 	firmware := &template.Spec.Domain.Firmware

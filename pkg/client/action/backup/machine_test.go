@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	v1 "kubevirt.io/api/core/v1"
 
+	"github.com/virtkit/virtkit/pkg/vm/ipaddress"
 	"github.com/virtkit/virtkit/pkg/vm/macaddress"
 )
 
@@ -166,5 +167,33 @@ func TestClaimSize(t *testing.T) {
 		if size.String() != test.want || claim.Spec.StorageClassName != nil {
 			t.Errorf("%+v: %s", test, size.String())
 		}
+	}
+}
+
+// The same of IP addresses; a wish for some is not taken over where the identity is not.
+func TestKeepRecordedIPs(t *testing.T) {
+	f := exampleFile(t)
+	vm := f.VM.DeepCopy()
+	vm.Namespace, vm.Annotations = "shop", map[string]string{
+		ipaddress.Annotation: `{"vm":"shop/demo","interfaces":{"red":{"network":"shop/red","addresses":["192.0.2.7"]}}}`,
+	}
+	vm.Spec.Template.ObjectMeta.Annotations = map[string]string{ipaddress.Wish: `{"red":["192.0.2.9"]}`}
+	f.VM = stored(vm)
+	kept, err := f.Make(Wish{Namespace: "ns", Name: "new", KeepIdentity: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := ipaddress.Recorded(kept.VM)["red"].Addresses; len(got) != 1 ||
+		kept.VM.Spec.Template.ObjectMeta.Annotations[ipaddress.Wish] == "" {
+		t.Errorf("kept: %v, %v", got, kept.VM.Annotations)
+	}
+	fresh, err := f.Make(Wish{Namespace: "shop", Name: "demo"})
+	if err != nil || fresh.VM.Annotations[ipaddress.Annotation] != "" ||
+		fresh.VM.Spec.Template.ObjectMeta.Annotations[ipaddress.Wish] != "" {
+		t.Errorf("not kept: %v, %v", fresh.VM.Annotations, err)
+	}
+	vm.Name = "copy"
+	if got := stored(vm).Annotations[ipaddress.Annotation]; got != "" {
+		t.Errorf("of another: %s", got)
 	}
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/virtkit/virtkit/pkg/client/action"
 	"github.com/virtkit/virtkit/pkg/vm/identity"
+	"github.com/virtkit/virtkit/pkg/vm/ipaddress"
 	"github.com/virtkit/virtkit/pkg/vm/macaddress"
 	"github.com/virtkit/virtkit/pkg/vm/savedmemory"
 	"github.com/virtkit/virtkit/pkg/vm/vmstate"
@@ -237,6 +238,8 @@ func TestSuccessor(t *testing.T) {
 		vm.Annotations["description"] = "mine"
 		vm.Annotations[macaddress.Annotation] = `{"vm":"` + vm.Namespace +
 			`/old","interfaces":{"a":"02:00:00:00:00:01"}}`
+		vm.Annotations[ipaddress.Annotation] = `{"vm":"` + vm.Namespace +
+			`/old","interfaces":{"a":{"network":"ns/net","addresses":["192.0.2.7"]}}}`
 		vm.Spec.Instancetype = &v1.InstancetypeMatcher{Name: "small"}
 		vm.Spec.Preference = &v1.PreferenceMatcher{Name: "fedora", RevisionName: "chosen"}
 		vm.Status.InstancetypeRef = &v1.InstancetypeStatusRef{
@@ -266,6 +269,9 @@ func TestSuccessor(t *testing.T) {
 	}
 	if macs := macaddress.Recorded(vm); macs["a"] != "02:00:00:00:00:01" {
 		t.Errorf("MAC addresses: %v, %q", macs, vm.Annotations[macaddress.Annotation])
+	}
+	if ips := ipaddress.Recorded(vm)["a"].Addresses; len(ips) != 1 || ips[0] != "192.0.2.7" {
+		t.Errorf("IP addresses: %v, %q", ips, vm.Annotations[ipaddress.Annotation])
 	}
 	template := vm.Spec.Template
 	if template.Spec.Domain.Firmware.UUID != identity.UUID("old") || template.Spec.Hostname != "old" ||

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/virtkit/virtkit/pkg/names"
 	"github.com/virtkit/virtkit/pkg/vm/identity"
+	"github.com/virtkit/virtkit/pkg/vm/ipaddress"
 	"github.com/virtkit/virtkit/pkg/vm/macaddress"
 )
 
@@ -39,7 +41,8 @@ func Successor(old *v1.VirtualMachine, r Request) (*v1.VirtualMachine, error) {
 	}
 	keepRevisions(vm, &old.Status)
 	keepGuest(vm.Spec.Template, old.Name, r)
-	if err := macaddress.Move(vm, old.Namespace+"/"+old.Name); err != nil {
+	from := old.Namespace + "/" + old.Name
+	if err := errors.Join(macaddress.Move(vm, from), ipaddress.Move(vm, from)); err != nil {
 		return nil, err
 	}
 	renaming := identity.Renaming{Name: old.Name, UID: old.UID}

@@ -1,0 +1,170 @@
+package ipaddress
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/netip"
+	"strings"
+)
+
+// The plugins that the rules know by name.
+const (
+	hostLocal     = "host-local"
+	static        = "static"
+	ovnKubernetes = "ovn-k8s-cni-overlay"
+	kubeOVN       = "kube-ovn"
+)
+
+// Definition is what a NetworkAttachmentDefinition says of its network's addresses.
+type Definition struct {
+	// Plugin is the CNI plugin that gives pods their link, IPAM the one that gives that link its addresses; "" where
+	// there is none.
+	Plugin, IPAM string
+	// Unread says that the configuration is in a file of each node, not in the definition.
+	Unread bool
+	// Takes says that Plugin is declared to take addresses that a pod asks for (capability ips).
+	Takes bool
+	// Persistent says that OVN-Kubernetes keeps addresses for VMs (allowPersistentIPs).
+	Persistent bool
+	// Own are the addresses that static gives each pod that asks for none.
+	Own []netip.Prefix
+	// Ranges are the addresses of host-local; a pod gets one of each set.
+	Ranges []Set
+}
+
+// Set is a list of ranges of which a pod gets one address.
+type Set []Range
+
+// Range is what host-local gives addresses from, both ends included, but for the gateway's.
+type Range struct{ First, Last, Gateway netip.Addr }
+
+// contains reports whether a pod may ask for an address of the set.
+func (s Set) contains(a netip.Addr) bool {
+	for _, r := range s {
+		if r.First.Is4() == a.Is4() && r.First.Compare(a) <= 0 && a.Compare(r.Last) <= 0 && a != r.Gateway {
+			return true
+		}
+	}
+	return false
+}
+
+// String returns the set as host-local writes it in its errors.
+func (s Set) String() string {
+	var out []string
+	for _, r := range s {
+		out = append(out, r.First.String()+"-"+r.Last.String())
+	}
+	return strings.Join(out, ",")
+}
+
+// conf is a CNI configuration, of one plugin or of a list of them.
+type conf struct {
+	Plugins []plugin `json:"plugins"`
+	plugin
+}
+
+type plugin struct {
+	Type         string          `json:"type"`
+	Capabilities map[string]bool `json:"capabilities"`
+	IPAM         struct {
+		rangeConf
+		Type      string        `json:"type"`
+		Ranges    [][]rangeConf `json:"ranges"`
+		Addresses []struct {
+			Address string `json:"address"`
+		} `json:"addresses"`
+	} `json:"ipam"`
+	Subnets            string `json:"subnets"`
+	AllowPersistentIPs bool   `json:"allowPersistentIPs"`
+}
+
+type rangeConf struct {
+	Subnet     string `json:"subnet"`
+	RangeStart string `json:"rangeStart"`
+	RangeEnd   string `json:"rangeEnd"`
+	Gateway    string `json:"gateway"`
+}
+
+// ParseDefinition reads spec.config of a NetworkAttachmentDefinition.
+func ParseDefinition(config string) (*Definition, error) {
+	if strings.TrimSpace(config) == "" {
+		return &Definition{Unread: true}, nil
+	}
+	var c conf
+	if err := json.Unmarshal([]byte(config), &c); err != nil {
+		return nil, fmt.Errorf("spec.config is not a CNI configuration: %w", err)
+	}
+	plugins := c.Plugins
+	if len(plugins) == 0 {
+		plugins = []plugin{c.plugin}
+	}
+	p := &plugins[0]
+	for i := range plugins {
+		if plugins[i].IPAM.Type != "" {
+			p = &plugins[i]
+			break
+		}
+	}
+	out := &Definition{Plugin: p.Type, IPAM: p.IPAM.Type, Takes: p.Capabilities["ips"]}
+	switch {
+	case p.Type == kubeOVN && out.IPAM == "":
+		out.IPAM = kubeOVN
+	case p.Type == ovnKubernetes && p.Subnets != "":
+		out.IPAM, out.Persistent = ovnKubernetes, p.AllowPersistentIPs
+	case out.IPAM == static:
+		for _, own := range p.IPAM.Addresses {
+			if prefix, err := netip.ParsePrefix(own.Address); err == nil { // else static refuses every pod
+				out.Own = append(out.Own, prefix)
+			}
+		}
+	case out.IPAM == hostLocal:
+		out.Ranges = p.ranges()
+	}
+	return out, nil
+}
+
+// ranges returns the sets of host-local; nil where one cannot be read, which host-local refuses.
+func (p *plugin) ranges() []Set {
+	lists := p.IPAM.Ranges
+	if p.IPAM.Subnet != "" {
+		lists = append([][]rangeConf{{p.IPAM.rangeConf}}, lists...)
+	}
+	var out []Set
+	for _, list := range lists {
+		var set Set
+		for _, c := range list {
+			r, ok := c.read()
+			if !ok {
+				return nil
+			}
+			set = append(set, r)
+		}
+		out = append(out, set)
+	}
+	return out
+}
+
+// read fills in what host-local does: the whole subnet, whose first address is the gateway's.
+func (c rangeConf) read() (Range, bool) {
+	subnet, err := netip.ParsePrefix(c.Subnet)
+	if err != nil {
+		return Range{}, false
+	}
+	subnet = subnet.Masked()
+	first := subnet.Addr().Next()
+	out := Range{First: first, Last: last(subnet), Gateway: first}
+	if subnet.Addr().Is4() {
+		out.Last = out.Last.Prev()
+	}
+	for text, into := range map[string]*netip.Addr{
+		c.RangeStart: &out.First, c.RangeEnd: &out.Last, c.Gateway: &out.Gateway,
+	} {
+		if text == "" {
+			continue
+		}
+		if *into, err = netip.ParseAddr(text); err != nil {
+			return Range{}, false
+		}
+	}
+	return out, true
+}
