@@ -46,6 +46,10 @@ type Options struct {
 	// MAC is the address of the guest's interface on the pod network; empty leaves it to the server, which gives one
 	// that nobody has and that stays.
 	MAC string
+	// Networks are further interfaces on networks of Multus, each with a bridge, in their order.
+	Networks []Network
+	// IPs are the addresses that interfaces are to have, by the interface's name.
+	IPs map[string][]string
 }
 
 // FieldError is an option that no VirtualMachine can be made of.
@@ -103,6 +107,12 @@ func VM(o Options) (*v1.VirtualMachine, error) {
 		return nil, err
 	}
 	if err := addMAC(spec, o.MAC); err != nil {
+		return nil, err
+	}
+	if err := addNetworks(spec, o.Networks); err != nil {
+		return nil, err
+	}
+	if err := addIPs(vm.Spec.Template, o.IPs); err != nil {
 		return nil, err
 	}
 	if err := addVolumes(vm, o); err != nil {

@@ -32,6 +32,11 @@ func TestVMGolden(t *testing.T) {
 		"run-strategy": with(func(o *Options) { o.RunStrategy = "rerunonfailure" }),
 		"size":         with(func(o *Options) { o.CPU, o.Memory = 4, "8Gi" }),
 		"mac":          with(func(o *Options) { o.MAC = "02-12-34-56-78-9A" }),
+		"networks": with(func(o *Options) {
+			o.MAC = "02:12:34:56:78:9a"
+			o.Networks = []Network{{"red", "red-net"}, {"blue", "other/blue-net"}}
+			o.IPs = map[string][]string{"red": {"192.0.2.7/24", "2001:DB8::7"}}
+		}),
 		"grace-period": with(func(o *Options) { o.TerminationGracePeriodSeconds = 0 }),
 		"volumes": with(func(o *Options) {
 			o.Volumes = []Volume{

@@ -32,6 +32,8 @@ type VMOptions struct {
 	SSHKeys      []string
 	GAManageSSH  bool
 	AccessCreds  []string
+	Networks     []string
+	IPs          []string
 	GracePeriod  cli.Seconds
 	// Image is a pulled image, of which the first disk is a copy.
 	Image, ImageSize string
@@ -88,6 +90,9 @@ labels of the volume that is booted from, where it is a claim or imported and ha
 			# Import a disk (with CDI)
 			virtctl create vm --volume-import type:http,url:https://example.com/disk.qcow2,size:10Gi
 
+			# A second interface on a network of Multus, with an address that it keeps
+			virtctl create vm --pvc my-disk --network red=red-net --ip red=192.0.2.7 --apply
+
 			# SSH keys from a Secret, which the guest agent keeps current
 			virtctl create vm --pvc my-disk --user me --access-cred type:ssh,src:my-keys
 
@@ -142,7 +147,8 @@ func (o *VMOptions) addFlags(cmd *cobra.Command) {
 	flags.StringArrayVar(&o.AccessCreds, "access-cred", nil, "Secret with SSH keys or passwords to put into the "+
 		"guest, as `src:SECRET[,type:ssh|password][,method:ga|nocloud|configdrive][,user:ACCOUNT]` (can be repeated)")
 	flags.StringVar(&o.VM.MAC, "mac", "",
-		"`MAC` address of the guest's interface (default one that no other VM has; either stays)")
+		"`MAC` address of the guest's interface on the pod network (default one that no other VM has; either stays)")
+	addNetworkFlags(o, flags)
 	flags.StringVar(&o.VM.CloudInit.Source, "cloud-init", create.CloudInitNoCloud, "cloud-init data `SOURCE`: "+
 		strings.Join(create.CloudInitSources(), ", "))
 	flags.StringVar(&o.VM.CloudInit.UserData, "cloud-init-user-data", "",
@@ -191,7 +197,10 @@ func (o *VMOptions) Complete(cmd *cobra.Command) error {
 		return cli.UsageErrorf("--cpu: must be at least 1")
 	}
 	o.VM.TerminationGracePeriodSeconds = int64(o.GracePeriod)
-	var err error
+	err := o.completeNetworks()
+	if err != nil {
+		return err
+	}
 	if o.VM.Volumes, err = o.Volumes.parse(o.Factory.RandomName); err != nil {
 		return err
 	}
