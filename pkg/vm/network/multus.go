@@ -147,8 +147,7 @@ func Definition(namespace string, n *v1.Network) string {
 	if n.Multus == nil {
 		return ""
 	}
-	namespace, name := definition(namespace, n.Multus.NetworkName)
-	return namespace + "/" + name
+	return macaddress.Network(namespace, n)
 }
 
 // definition returns the namespace and name of a NetworkAttachmentDefinition, which is in the VMI's namespace unless
