@@ -24,6 +24,11 @@ const (
 	AnnotationStatus = "k8s.v1.cni.cncf.io/network-status"
 )
 
+// AnnotationPolicies is the annotation of a VMI with what holds for its guest on networks of Multus (package
+// multipolicy). virt-controller alone writes it: admission refuses it to everybody else, as it does the label that says
+// on which node the guest is.
+const AnnotationPolicies = "virtkit.io/network-policies"
+
 // Kept returns the annotations of a pod that say what it was connected to: asked for, and got.
 func Kept(annotations map[string]string) map[string]string {
 	var out map[string]string
