@@ -43,6 +43,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/controller/migrationcontroller"
 	"github.com/virtkit/virtkit/pkg/controller/nodecontroller"
 	"github.com/virtkit/virtkit/pkg/controller/optional"
+	"github.com/virtkit/virtkit/pkg/controller/policycontroller"
 	"github.com/virtkit/virtkit/pkg/controller/poolcontroller"
 	"github.com/virtkit/virtkit/pkg/controller/replicasetcontroller"
 	"github.com/virtkit/virtkit/pkg/controller/resizecontroller"
@@ -59,6 +60,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/service/config"
 	"github.com/virtkit/virtkit/pkg/service/frame/written"
 	"github.com/virtkit/virtkit/pkg/version"
+	"github.com/virtkit/virtkit/pkg/vm/network/multipolicy"
 )
 
 // eventSource is the source component of events.
@@ -67,13 +69,14 @@ const eventSource = "virtualmachine-controller"
 // nameSuffix is the length of the random end of a name.
 const nameSuffix = 5
 
-// newScheme knows Kubernetes' kinds, those of KubeVirt's groups that have a reconciler here, CDI's and CSI's snapshots.
+// newScheme knows Kubernetes' kinds, those of KubeVirt's groups that have a reconciler here, CDI's, CSI's snapshots,
+// and MultiNetworkPolicies.
 func newScheme() (*runtime.Scheme, error) {
 	scheme := runtime.NewScheme()
 	if err := errors.Join(clientgoscheme.AddToScheme(scheme), v1.AddToScheme(scheme), v1beta1.AddToScheme(scheme),
 		v1alpha1.AddToScheme(scheme), poolv1beta1.AddToScheme(scheme), cdiv1.AddToScheme(scheme),
 		snapshotv1beta1.AddToScheme(scheme), clonev1beta1.AddToScheme(scheme), exportv1beta1.AddToScheme(scheme),
-		volumesnapshotv1.AddToScheme(scheme)); err != nil {
+		volumesnapshotv1.AddToScheme(scheme), multipolicy.AddToScheme(scheme)); err != nil {
 		return nil, fmt.Errorf("register kinds: %w", err)
 	}
 	return scheme, nil
@@ -197,6 +200,7 @@ type others struct {
 	volumeSnapshots *volumesnapshots.Access
 	bound           *volumesnapshots.Bound
 	storage         *volumesnapshots.Storage
+	networkPolicies *optional.Access
 }
 
 func newOthers(mgr ctrl.Manager) (*others, error) {
@@ -215,6 +219,7 @@ func newOthers(mgr ctrl.Manager) (*others, error) {
 			Client: mgr.GetClient(), Classes: access(volumesnapshots.Classes()),
 			Profiles: access(volumesnapshots.Profiles()),
 		},
+		networkPolicies: access(policycontroller.Policies()),
 	}, nil
 }
 
@@ -225,6 +230,7 @@ func (o *others) setUp(mgr ctrl.Manager) error {
 		o.bound.SetupWithManager(mgr),
 		o.storage.Classes.SetupWithManager(mgr),
 		o.storage.Profiles.SetupWithManager(mgr),
+		o.networkPolicies.SetupWithManager(mgr),
 	)
 }
 
@@ -282,6 +288,7 @@ func (o *Options) addReconcilers(
 	exchanges := &volumemigrationcontroller.Reconciler{
 		Client: client, Live: live, Recorder: recorder, Now: time.Now, CDI: dataVolumes,
 	}
+	networkPolicies := &policycontroller.Reconciler{Client: client, Policies: others.networkPolicies}
 	nodes := &nodecontroller.Reconciler{Client: client, Recorder: recorder, Timeout: o.NodeTimeout, Now: time.Now}
 	evacuations := &evacuationcontroller.Reconciler{
 		Client: client, Recorder: recorder, Config: current, Now: time.Now,
@@ -319,6 +326,7 @@ func (o *Options) addReconcilers(
 		vms.SetupWithManager(ctx, mgr),
 		sizes.SetupWithManager(mgr),
 		exchanges.SetupWithManager(mgr),
+		networkPolicies.SetupWithManager(mgr),
 		nodes.SetupWithManager(ctx, mgr),
 		evacuations.SetupWithManager(ctx, mgr),
 		budgets.SetupWithManager(ctx, mgr),

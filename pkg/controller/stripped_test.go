@@ -44,11 +44,15 @@ var elsewhere = map[string]string{
 	"restorecontroller.adoptClaims":   live,
 	"restorecontroller.own":           live,
 	"vmicontroller.ask":               live,
+
+	"policycontroller.slimPeer": around,
+	"policycontroller.peers":    around,
 }
 
 const (
 	builds = "the pod is one that it makes"
 	live   = "the object was read from the API server"
+	around = "the pod is of the reconciler's own cache"
 )
 
 // The manager's cache drops most of pods, claims and nodes, and what it drops reads as empty. No reconciler reads such

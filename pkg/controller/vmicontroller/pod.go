@@ -123,7 +123,7 @@ func Pod(vmi *v1.VirtualMachineInstance, facts Facts) *corev1.Pod {
 		ObjectMeta: metav1.ObjectMeta{
 			Name:        PodName(vmi),
 			Namespace:   vmi.Namespace,
-			Labels:      podLabels(vmi),
+			Labels:      PodLabels(vmi),
 			Annotations: podAnnotations(vmi, facts),
 			OwnerReferences: []metav1.OwnerReference{
 				*metav1.NewControllerRef(vmi, v1.VirtualMachineInstanceGroupVersionKind),
@@ -144,7 +144,7 @@ func computeContainer(vmi *v1.VirtualMachineInstance, facts Facts, volumes podVo
 		Resources:       resources(vmi, facts),
 		VolumeMounts:    volumes.mounts,
 		VolumeDevices:   volumes.devices,
-		Ports:           containerPorts(vmi),
+		Ports:           ContainerPorts(vmi),
 		LivenessProbe:   probe(vmi.Spec.LivenessProbe),
 		ReadinessProbe:  probe(vmi.Spec.ReadinessProbe),
 		SecurityContext: &corev1.SecurityContext{
@@ -236,7 +236,8 @@ func nodeSelector(vmi *v1.VirtualMachineInstance, facts Facts) map[string]string
 	return selector
 }
 
-func podLabels(vmi *v1.VirtualMachineInstance) map[string]string {
+// PodLabels returns the labels of a VMI's pod, by which policies and Services select it.
+func PodLabels(vmi *v1.VirtualMachineInstance) map[string]string {
 	labels := map[string]string{}
 	maps.Copy(labels, vmi.Labels)
 	// They describe the VMI object, not its pod.
@@ -257,7 +258,8 @@ func podAnnotations(vmi *v1.VirtualMachineInstance, facts Facts) map[string]stri
 	delete(annotations, v1.VirtualMachineGenerationAnnotation)
 	delete(annotations, v1.ControllerAPILatestVersionObservedAnnotation)
 	delete(annotations, v1.ControllerAPIStorageVersionObservedAnnotation)
-	delete(annotations, network.AnnotationStatus) // is Multus' to say
+	delete(annotations, network.AnnotationStatus)   // is Multus' to say
+	delete(annotations, network.AnnotationPolicies) // changes while the pod is there
 	delete(annotations, ipaddress.PodAnnotation)
 	maps.Copy(annotations, network.Annotations(vmi, facts.Config.Allowed.Bindings, facts.Keepings))
 	maps.Copy(annotations, backupHooks(vmi, facts.Config.SkipBackupHooks))

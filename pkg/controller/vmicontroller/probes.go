@@ -60,8 +60,8 @@ func TargetProbe(vmi *v1.VirtualMachineInstance) *corev1.Probe {
 	}
 }
 
-// containerPorts returns the ports that the VMI's interfaces list, by whose names probes and Services may call them.
-func containerPorts(vmi *v1.VirtualMachineInstance) []corev1.ContainerPort {
+// ContainerPorts returns the ports that the VMI's interfaces list, by whose names probes and Services may call them.
+func ContainerPorts(vmi *v1.VirtualMachineInstance) []corev1.ContainerPort {
 	var out []corev1.ContainerPort
 	for _, nic := range vmi.Spec.Domain.Devices.Interfaces {
 		for _, port := range nic.Ports {

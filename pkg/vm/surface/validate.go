@@ -16,6 +16,7 @@ import (
 
 	"github.com/virtkit/virtkit/pkg/names"
 	"github.com/virtkit/virtkit/pkg/vm/hotplug"
+	"github.com/virtkit/virtkit/pkg/vm/network"
 	"github.com/virtkit/virtkit/pkg/vm/sizing"
 )
 
@@ -44,6 +45,10 @@ var reservedLabels = []string{
 	v1.AppLabel, v1.CreatedByLabel, v1.NodeNameLabel, v1.MigrationJobLabel, v1.MigrationNameLabel,
 	v1.MigrationTargetNodeNameLabel, v1.OutdatedLauncherImageLabel,
 }
+
+// reservedAnnotations are the annotations on a VMI that the components write and trust: what the guest's firewall lets
+// through is one of them.
+var reservedAnnotations = []string{network.AnnotationPolicies}
 
 // ValidateVirtualMachine checks a VirtualMachine as DefaultVirtualMachine left it. The VMI it would
 // make is checked with all the defaults of d.
@@ -91,7 +96,8 @@ func validateTemplateMeta(meta metav1.ObjectMeta, path *field.Path) field.ErrorL
 	labels, annotations := path.Child("labels"), path.Child("annotations")
 	errs := metavalidation.ValidateLabels(meta.Labels, labels)
 	errs = append(errs, apivalidation.ValidateAnnotations(meta.Annotations, annotations)...)
-	errs = append(errs, validateReservedLabels(meta.Labels, nil, labels)...)
+	errs = append(errs, validateReserved(reservedLabels, meta.Labels, nil, labels)...)
+	errs = append(errs, validateReserved(reservedAnnotations, meta.Annotations, nil, annotations)...)
 	errs = append(errs, validateAnnotations(meta.Annotations, annotations)...)
 	return append(errs, validateLogLabels(meta.Labels, labels)...)
 }
@@ -148,18 +154,23 @@ func ValidateVirtualMachineInstance(vmi *v1.VirtualMachineInstance, by Actor) fi
 		field.NewPath("metadata", "annotations"))...)
 	errs = append(errs, validateLogLabels(vmi.Labels, field.NewPath("metadata", "labels"))...)
 	if !by.Component {
-		errs = append(errs, validateReservedLabels(vmi.Labels, nil, field.NewPath("metadata", "labels"))...)
+		metadata := field.NewPath("metadata")
+		errs = append(errs, validateReserved(reservedLabels, vmi.Labels, nil, metadata.Child("labels"))...)
+		errs = append(errs, validateReserved(reservedAnnotations, vmi.Annotations, nil,
+			metadata.Child("annotations"))...)
 	}
 	return append(errs, validateSpec(&vmi.Spec, spec)...)
 }
 
 // ValidateVirtualMachineInstanceUpdate checks a change: the spec of a VMI never changes, its
-// reserved labels are the components', and its rate limits may change.
+// reserved labels and annotations are the components', and its rate limits may change.
 func ValidateVirtualMachineInstanceUpdate(vmi, old *v1.VirtualMachineInstance, by Actor) field.ErrorList {
 	if by.Component {
 		return nil
 	}
-	errs := validateReservedLabels(vmi.Labels, old.Labels, field.NewPath("metadata", "labels"))
+	errs := validateReserved(reservedLabels, vmi.Labels, old.Labels, field.NewPath("metadata", "labels"))
+	errs = append(errs, validateReserved(reservedAnnotations, vmi.Annotations, old.Annotations,
+		field.NewPath("metadata", "annotations"))...)
 	errs = append(errs, validateDeviceAnnotations(vmi.Annotations, old.Annotations, &vmi.Spec,
 		field.NewPath("metadata", "annotations"))...)
 	before, after := &old.Spec, &vmi.Spec
@@ -270,10 +281,10 @@ func validateName(name, generateName string) field.ErrorList {
 	return nil
 }
 
-// validateReservedLabels reports reserved labels that are not as they were.
-func validateReservedLabels(labels, before map[string]string, path *field.Path) field.ErrorList {
+// validateReserved reports reserved labels or annotations that are not as they were.
+func validateReserved(reserved []string, labels, before map[string]string, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
-	for _, key := range reservedLabels {
+	for _, key := range reserved {
 		value, is := labels[key]
 		if was, had := before[key]; is != had || value != was {
 			errs = append(errs, field.Forbidden(path.Key(key), "is set by virtkit itself; leave it as it is"))

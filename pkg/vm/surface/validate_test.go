@@ -11,6 +11,8 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 	"kubevirt.io/api/migrations/v1alpha1"
 	"sigs.k8s.io/yaml"
+
+	"github.com/virtkit/virtkit/pkg/vm/network"
 )
 
 // Each case sets sections of the basic spec; want is the start of the only message, or nothing.
@@ -479,6 +481,10 @@ func TestValidateVirtualMachine(t *testing.T) {
 			"vm", `{runStrategy: Always, template: {metadata: {labels: {kubevirt.io/nodeName: x}}}}`,
 			`spec.template.metadata.labels[kubevirt.io/nodeName]: is set by virtkit itself`,
 		},
+		"reserved annotation": {
+			"vm", `{runStrategy: Always, template: {metadata: {annotations: {virtkit.io/network-policies: "{}"}}}}`,
+			`spec.template.metadata.annotations[virtkit.io/network-policies]: is set by virtkit itself`,
+		},
 		"ordinary label": {
 			"vm", `{runStrategy: Always, template: {metadata: {labels: {kubevirt.io/size: small}}}}`, ``,
 		},
@@ -591,6 +597,24 @@ func TestValidateInstanceUpdate(t *testing.T) {
 	annotated.Annotations = map[string]string{"a": "b"}
 	if errs := ValidateVirtualMachineInstanceUpdate(annotated, old, user); errs != nil {
 		t.Error(Message(errs))
+	}
+	// What a guest's firewall lets through is virt-controller's to say, and to take back.
+	opened := old.DeepCopy()
+	opened.Annotations = map[string]string{network.AnnotationPolicies: "{}"}
+	for _, change := range [][2]*v1.VirtualMachineInstance{{opened, old}, {old, opened}} {
+		if errs := ValidateVirtualMachineInstanceUpdate(change[0], change[1], controller); errs != nil {
+			t.Error(Message(errs))
+		}
+		for _, by := range []Actor{user, {API: true}} {
+			if got := Message(ValidateVirtualMachineInstanceUpdate(change[0], change[1], by)); !strings.HasPrefix(got,
+				"metadata.annotations[virtkit.io/network-policies]: is set by") {
+				t.Error(got)
+			}
+		}
+	}
+	if got := Message(ValidateVirtualMachineInstance(opened, user)); !strings.Contains(got,
+		"metadata.annotations[virtkit.io/network-policies]: is set by") {
+		t.Error(got)
 	}
 	changed := old.DeepCopy()
 	changed.Spec.Hostname = "x"
