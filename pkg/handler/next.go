@@ -130,7 +130,7 @@ func (v View) input() (vmistatus.Input, time.Duration) {
 		VMI: v.VMI, Pod: v.Pod, Now: v.Now,
 		Guest: seen.Guest, Plan: seen.Plan, Failure: seen.Failure, NeverStarted: seen.NeverStarted,
 		Outgoing: seen.outgoingSeen(), Volumes: seen.Volumes, Unsized: seen.Unsized, Unlinked: seen.Unlinked,
-		Unrated: seen.Unrated, Growth: seen.Growth,
+		Unrated: seen.Unrated, Unpoliced: seen.Unpoliced, Growth: seen.Growth,
 	}
 	switch {
 	case v.Pod == nil && v.silent() && v.MayRun:

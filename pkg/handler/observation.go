@@ -31,6 +31,9 @@ type observation struct {
 	Unlinked string
 	// Unrated is the reason why the guest's rate limits are not those of its VMI, or "" when nothing is wrong.
 	Unrated string
+	// Unpoliced is the reason why the MultiNetworkPolicies in the guest's pod are not those that hold, or "" when
+	// nothing is wrong.
+	Unpoliced string
 	// Growth says how the guest's disks got the sizes of their claims.
 	Growth vmistatus.Growth
 	// LostAt is when the launcher stopped answering, zero while it answers or before it first did.

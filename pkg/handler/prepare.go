@@ -164,6 +164,9 @@ func (s *session) connect(
 			return nil, err
 		}
 	}
+	if err := s.police(vmi, ns, plan); err != nil { // before there is a tap to send by
+		return nil, err
+	}
 	if err := apply.Apply(ns, *plan); err != nil {
 		return nil, fmt.Errorf("make the pod's network: %w", err)
 	}

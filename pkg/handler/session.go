@@ -23,6 +23,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/handler/vmistatus"
 	"github.com/virtkit/virtkit/pkg/launcher/launcherpb"
 	"github.com/virtkit/virtkit/pkg/names"
+	"github.com/virtkit/virtkit/pkg/vm/network/multipolicy"
 )
 
 const (
@@ -81,7 +82,8 @@ type session struct {
 	reported     reported                // of the migration's progress
 	outgoingNews chan struct{}           // closed and replaced when outgoing changes, or the launcher's account of it
 
-	admitting sync.Mutex // of what another node says of the guest's addresses
+	admitting sync.Mutex        // of what another node says of the guest's addresses
+	policies  multipolicy.Rules // in the pod
 
 	freezes signal    // asks to look at the launcher's account of a freeze
 	taking  chan bool // asks to start a guest that was received; true leaves it paused
@@ -316,6 +318,7 @@ func (s *session) follow(
 	working.Go(func() { s.keepLinked(ctx, client) })
 	working.Go(func() { s.keepSized(ctx, client) })
 	working.Go(func() { s.keepRated(ctx, client, process) })
+	working.Go(func() { s.keepPoliced(ctx, process) })
 	working.Go(func() { s.keepGrown(ctx, client) })
 	working.Go(func() { s.keepThawed(ctx, client) })
 	if cpu := s.latest().Spec.Domain.CPU; cpu != nil && cpu.Realtime != nil {

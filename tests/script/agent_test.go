@@ -52,6 +52,10 @@ func (c *cluster) agentRoutes(mux *http.ServeMux) {
 			{
 				Name: "red", Binding: "bridge", MAC: "02:00:00:00:00:01", IPv4: true, Addresses: []string{"192.0.2.7"},
 				Dropped: []nwfilter.Dropped{{Kind: "mac"}, {Kind: "ip", Frames: 3}},
+				Policies: []nwfilter.Policy{
+					{Name: "web", Passed: []nwfilter.Counted{{Direction: "ingress", Frames: 7}}},
+				},
+				Denied: []nwfilter.Counted{{Direction: "ingress", Frames: 2}},
 			},
 		}}
 	}))

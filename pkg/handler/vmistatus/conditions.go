@@ -60,6 +60,9 @@ func running(in Input, c *conditionList) {
 	case in.Unrated != "":
 		c.set(v1.VirtualMachineInstanceSynchronized, corev1.ConditionFalse, notSynchronized,
 			"rate limits of the guest: "+in.Unrated)
+	case in.Unpoliced != "":
+		c.set(v1.VirtualMachineInstanceSynchronized, corev1.ConditionFalse, notSynchronized,
+			"MultiNetworkPolicies of the guest: "+in.Unpoliced)
 	default:
 		c.remove(v1.VirtualMachineInstanceSynchronized)
 	}

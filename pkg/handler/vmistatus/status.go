@@ -51,6 +51,9 @@ type Input struct {
 	Unlinked string
 	// Unrated is the reason why a guest's rate limits are not those of its VMI, or "" when nothing is wrong.
 	Unrated string
+	// Unpoliced is the reason why other MultiNetworkPolicies than those that hold are in force, or "" when nothing is
+	// wrong.
+	Unpoliced string
 	// Growth says how the guest's disks got the sizes of their claims.
 	Growth Growth
 	// NeverStarted: the VMI was deleted before its guest was started.

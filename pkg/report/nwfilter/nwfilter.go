@@ -26,6 +26,28 @@ type Interface struct {
 	// Dropped counts the frames that the guest has sent as somebody else since its pod began, by what was wrong with
 	// them: all kinds, in the order in which a frame is looked at.
 	Dropped []Dropped `json:"dropped,omitempty"`
+	// Policies are the MultiNetworkPolicies that hold here, by name.
+	Policies []Policy `json:"policies,omitempty"`
+	// Denied counts the frames that none of them allows, by direction, which is there when a policy is for it.
+	Denied []Counted `json:"denied,omitempty"`
+}
+
+// Policy is a MultiNetworkPolicy that holds on an interface.
+type Policy struct {
+	// Name is the policy's, in the namespace of the guest.
+	Name string `json:"name"`
+	// Passed counts the frames that it let through, by each direction that it is for: those that began a connection,
+	// and of TCP all that tried to.
+	Passed []Counted `json:"passed"`
+	// Wrong says what in the policy has no meaning, and so allows nothing.
+	Wrong []string `json:"wrong,omitempty"`
+}
+
+// Counted counts frames of a direction.
+type Counted struct {
+	// Direction is ingress, to the guest, or egress, from it; Frames is how many there were.
+	Direction string `json:"direction"`
+	Frames    uint64 `json:"frames"`
 }
 
 // Dropped counts frames of a kind. docs/networking.md says what the kinds are.

@@ -29,7 +29,8 @@ func NewCmdFirewall(f *cli.Factory) *cobra.Command {
 		Use:   "firewall",
 		Short: "Show what virtual machines may send on their networks",
 		Long: `Show what virtual machines may send on their networks. A guest on a bridge sends as itself only: frames with
-another MAC or address, forged answers of ARP, neighbour discovery, DHCP or a router are dropped at its tap.`,
+another MAC or address, forged answers of ARP, neighbour discovery, DHCP or a router are dropped at its tap. On networks
+besides the pod network MultiNetworkPolicies hold there.`,
 	})
 	cmd.AddCommand(newCmdShow(f))
 	return cmd
@@ -42,10 +43,14 @@ func newCmdShow(f *cli.Factory) *cobra.Command {
 		Short: "Show from which addresses a guest may send, and how much was dropped",
 		Long: `Show from which addresses a running guest may send, and how many frames were dropped since its pod began, by what was
 wrong with them: mac (another MAC), arp and nd (another's address by ARP or neighbour discovery), ip (another address),
-router (a router's advertisement), dhcp (a DHCP server's answer), hidden (headers that hide what is in the frame).`,
+router (a router's advertisement), dhcp (a DHCP server's answer), hidden (headers that hide what is in the frame).
+
+Where MultiNetworkPolicies hold, a second table has each of them with the frames that it let through, of those that
+begin connections, to the guest (ingress) and from it (egress); and those that none of them allows.`,
 		Example: cli.Examples(f.Program, `
 			virtctl firewall show demo
-			virtctl firewall show demo -o jsonpath='{.interfaces[*].dropped}'`),
+			virtctl firewall show demo -o jsonpath='{.interfaces[*].dropped}'
+			virtctl firewall show demo -o jsonpath='{.interfaces[*].policies[*].name}'`),
 		Args:              cli.Args(1, 1, "the name of one VM"),
 		ValidArgsFunction: completioncmd.VMIs(f, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -83,7 +88,42 @@ func print(out io.Writer, of *firewall.Report) error {
 		nic := &of.Interfaces[i]
 		t.Row(nic.Name, nic.Binding, orNone(nic.MAC), droppedOf(nic), sources(nic))
 	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	return printPolicies(out, of)
+}
+
+// printPolicies prints the MultiNetworkPolicies that hold, and what none of them allows; nothing without any.
+func printPolicies(out io.Writer, of *firewall.Report) error {
+	t := cli.NewTable(out)
+	any := false
+	for i := range of.Interfaces {
+		nic := &of.Interfaces[i]
+		for _, p := range nic.Policies {
+			if !any {
+				if _, err := fmt.Fprintln(out); err != nil {
+					return err
+				}
+				t.Row("INTERFACE", "MULTINETWORKPOLICY", "PASSED", "REMARK")
+				any = true
+			}
+			t.Row(nic.Name, p.Name, counted(p.Passed), orNone(strings.Join(p.Wrong, "; ")))
+		}
+		if len(nic.Policies) > 0 {
+			t.Row(nic.Name, "(none of them)", "dropped "+counted(nic.Denied), "-")
+		}
+	}
 	return t.Flush()
+}
+
+// counted returns what was counted by direction.
+func counted(all []nwfilter.Counted) string {
+	var out []string
+	for _, c := range all {
+		out = append(out, fmt.Sprintf("%d %s", c.Frames, c.Direction))
+	}
+	return strings.Join(out, ", ")
 }
 
 func orNone(text string) string {

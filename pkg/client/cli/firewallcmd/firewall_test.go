@@ -25,6 +25,15 @@ func TestPrint(t *testing.T) {
 		{
 			Name: "red", Binding: "bridge", MAC: "02:00:00:00:00:03", IPv4: true, Addresses: []string{"192.0.2.7"},
 			Dropped: []nwfilter.Dropped{{Kind: "ip"}},
+			Policies: []nwfilter.Policy{
+				{Name: "names", Passed: []nwfilter.Counted{{Direction: "egress", Frames: 7}}},
+				{
+					Name:   "web",
+					Passed: []nwfilter.Counted{{Direction: "ingress", Frames: 2}, {Direction: "egress"}},
+					Wrong:  []string{"spec.ingress[0]: peer 0: is empty", "x"},
+				},
+			},
+			Denied: []nwfilter.Counted{{Direction: "ingress", Frames: 12}, {Direction: "egress", Frames: 1}},
 		},
 		{Name: "blue", Binding: "bridge"},
 		{Name: "card", Binding: "sriov", Unguarded: "the guest has the device itself"},
@@ -39,6 +48,11 @@ pod         bridge       02:00:00:00:00:02   3 arp, 12 ip   10.1.2.3, fd00::1, i
 red         bridge       02:00:00:00:00:03   0              192.0.2.7, any IPv6
 blue        bridge       -                   0              any IPv4, any IPv6
 card        sriov        -                   -              any: the guest has the device itself
+
+INTERFACE   MULTINETWORKPOLICY   PASSED                         REMARK
+red         names                7 egress                       -
+red         web                  2 ingress, 0 egress            spec.ingress[0]: peer 0: is empty; x
+red         (none of them)       dropped 12 ingress, 1 egress   -
 `
 	if diff := cmp.Diff(want, out.String()); diff != "" {
 		t.Error(diff)

@@ -1,0 +1,134 @@
+package handler
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	v1 "kubevirt.io/api/core/v1"
+
+	"github.com/virtkit/virtkit/pkg/handler/podfs"
+	"github.com/virtkit/virtkit/pkg/vm/network"
+	"github.com/virtkit/virtkit/pkg/vm/network/apply"
+	"github.com/virtkit/virtkit/pkg/vm/network/multipolicy"
+)
+
+// policyRetryMost is the longest wait before policies that could not be applied are tried again.
+const policyRetryMost = 30 * time.Second
+
+// errPoliciesUnread is a VMI of which virt-controller has not said yet what holds for its guest.
+var errPoliciesUnread = errors.New("which MultiNetworkPolicies hold is not known yet: virt-controller writes it into " +
+	"the VMI's annotation " + network.AnnotationPolicies + "; see whether virt-controller of this version runs")
+
+// policiesOf returns what holds for the guest of a VMI on the interfaces of its plan, as virt-controller has written it
+// into the VMI: nobody else may. It fails where one of them is missing, nil are no rules at all.
+func policiesOf(vmi *v1.VirtualMachineInstance, plan *network.Plan) (multipolicy.Rules, error) {
+	on := multipolicy.On(vmi)
+	var rules multipolicy.Rules
+	for i := range plan.Interfaces {
+		nic := &plan.Interfaces[i]
+		if nic.Binding != network.Bridge || on[nic.Name] == "" {
+			continue
+		}
+		text, written := vmi.Annotations[network.AnnotationPolicies]
+		if !written {
+			return nil, fmt.Errorf("interface %q: %w", nic.Name, errPoliciesUnread)
+		}
+		if rules == nil {
+			var err error
+			if rules, err = multipolicy.Decode(text); err != nil {
+				return nil, err
+			}
+		}
+		if rules[nic.Name].Network != on[nic.Name] {
+			return nil, fmt.Errorf("interface %q: %w", nic.Name, errPoliciesUnread)
+		}
+	}
+	return rules, nil
+}
+
+// runsHere reports whether the guest of a VMI runs on this node already, behind the rules that its pod has.
+func (s *session) runsHere(vmi *v1.VirtualMachineInstance) bool {
+	return vmi.Status.NodeName == s.node.Name && vmi.Status.Phase == v1.Running
+}
+
+// police puts the policies of a guest into its pod before it has a tap to send by. It fails where they are not known
+// yet: the guest does not start then. One that runs stays behind the rules that it has, until keepPoliced has others.
+func (s *session) police(vmi *v1.VirtualMachineInstance, ns *os.File, plan *network.Plan) error {
+	rules, err := policiesOf(vmi, plan)
+	if err != nil {
+		if s.runsHere(vmi) {
+			return nil
+		}
+		return err
+	}
+	if err := apply.Police(ns, *plan, rules); err != nil {
+		return fmt.Errorf("MultiNetworkPolicies: %w", err)
+	}
+	s.holds(rules)
+	return nil
+}
+
+// keepPoliced keeps the rules in the pod as virt-controller says, until ctx ends; also those of a pod that the guest is
+// yet to come to.
+func (s *session) keepPoliced(ctx context.Context, process *podfs.Process) {
+	put := func(plan network.Plan, rules multipolicy.Rules) error {
+		ns, err := process.Netns()
+		if err != nil {
+			return err
+		}
+		defer ns.Close()
+		return apply.Police(ns, plan, rules)
+	}
+	var done *string
+	s.sync(ctx, "MultiNetworkPolicies of the guest", policyRetryMost,
+		func(vmi *v1.VirtualMachineInstance) (time.Duration, error) {
+			err := s.policeAgain(ctx, &done, put, vmi)
+			failure := ""
+			if err != nil {
+				failure = describe(err)
+			}
+			if s.observation().Unpoliced != failure {
+				s.publish(true, func(o *observation) { o.Unpoliced = failure })
+			}
+			return 0, err
+		})
+}
+
+// policeAgain has put put the policies of a VMI into the pod, unless they are those of done.
+func (s *session) policeAgain(
+	ctx context.Context, done **string, put func(network.Plan, multipolicy.Rules) error, vmi *v1.VirtualMachineInstance,
+) error {
+	plan, text := s.observation().Plan, vmi.Annotations[network.AnnotationPolicies]
+	if plan == nil || *done != nil && **done == text {
+		return nil
+	}
+	rules, err := policiesOf(vmi, plan)
+	if errors.Is(err, errPoliciesUnread) {
+		return nil // an earlier virt-controller's VMI: this one's annotation makes another pass
+	}
+	if err == nil {
+		err = s.do(ctx, "policies of the pod's network", func() error { return put(*plan, rules) })
+	}
+	if err == nil {
+		s.holds(rules)
+		*done = &text
+	}
+	return err
+}
+
+// holds remembers what was put into the pod.
+func (s *session) holds(rules multipolicy.Rules) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.policies = rules
+}
+
+// holding returns what was put into the pod last.
+func (s *session) holding() multipolicy.Rules {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.policies
+}
