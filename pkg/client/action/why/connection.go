@@ -10,6 +10,7 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 
 	"github.com/virtkit/virtkit/pkg/client/action/why/netpolicy"
+	"github.com/virtkit/virtkit/pkg/vm/network/multipolicy"
 )
 
 // Layers of a connection besides those of the chain: the pod or client that connects, and what is between it and the
@@ -71,6 +72,9 @@ type ConnectionFacts struct {
 	// Policies are the NetworkPolicies of the VM's and the source's namespaces; a namespace whose policies could not be
 	// read is missing.
 	Policies map[string][]networkingv1.NetworkPolicy
+	// NetworkPolicies are the MultiNetworkPolicies of the same namespaces, as far as the source is on a network of
+	// Multus that the guest is on.
+	NetworkPolicies map[string][]multipolicy.MultiNetworkPolicy
 	// Namespaces has the labels of these namespaces; one that could not be read is missing.
 	Namespaces map[string]map[string]string
 }
@@ -89,7 +93,7 @@ type Connection struct {
 	Verdict State `json:"verdict"`
 	// Summary is one sentence.
 	Summary string `json:"summary"`
-	// Paths are the ways to the guest, one for each family of addresses that both ends have.
+	// Paths are the ways to the guest, one for each family of addresses that both ends have on a network.
 	Paths []Path `json:"paths"`
 	// Causes are what drops the connection, the first to fix first; one whose state is ok leaves another way or port.
 	Causes []Cause `json:"causes"`
@@ -99,9 +103,11 @@ type Connection struct {
 
 // Path is a way to the guest by one family of addresses.
 type Path struct {
-	// Family is IPv4 or IPv6.
+	// Network is the guest's network besides the pod network; absent for that.
+	Network string `json:"network,omitempty"`
+	// Family is IPv4 or IPv6, or IP on a network where the addresses are not known.
 	Family string `json:"family"`
-	// From and To are the addresses of both ends.
+	// From and To are the addresses of both ends, or their names.
 	From string `json:"from"`
 	To   string `json:"to"`
 	// Ports are those that nothing known drops: "all", "none", or ports and ranges as in "22,8000-8080".
@@ -110,6 +116,7 @@ type Path struct {
 
 // path is a Path while it is decided.
 type path struct {
+	network         string // "" for the pod network
 	from, to        netip.Addr
 	ingress, egress netpolicy.Result
 	// open are the ports asked about that get through, possible those that may.
@@ -151,6 +158,9 @@ func ExplainConnection(f ConnectionFacts) *Report {
 		c.find(pod, nic)
 		c.listed(pod, nic)
 		c.policies(pod)
+	}
+	if pod := c.launcher(); running && pod != nil {
+		c.networks(pod)
 	}
 	c.unlooked()
 	slices.SortStableFunc(c.causes, func(a, b Cause) int { return cmp.Compare(severity(b.State), severity(a.State)) })
@@ -208,8 +218,13 @@ func (c *connecting) report() *Connection {
 	}
 	for i := range c.paths {
 		p := &c.paths[i]
-		out.Paths = append(out.Paths,
-			Path{Family: family(p.from), From: p.from.String(), To: p.to.String(), Ports: p.open.String()})
+		way := Path{
+			Network: p.network, Family: "IP", From: out.From, To: c.Namespace + "/" + c.Name, Ports: p.open.String(),
+		}
+		if p.from.IsValid() {
+			way.Family, way.From, way.To = family(p.from), p.from.String(), p.to.String()
+		}
+		out.Paths = append(out.Paths, way)
 	}
 	if len(c.causes) > 0 {
 		out.Verdict = c.causes[0].State

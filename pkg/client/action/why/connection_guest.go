@@ -280,11 +280,12 @@ func portOf(pod *corev1.Pod, number int32, protocol corev1.Protocol) string {
 	return ""
 }
 
-// unlooked notes the guest's other networks where the source may be on one of them, too.
+// unlooked notes the guest's other networks where the source may be on one of them, and nobody says that it is.
 func (c *connecting) unlooked() {
 	others := c.secondary()
 	pod := c.f.Source.Pod
-	if len(others) == 0 || pod != nil && pod.Annotations[network.AnnotationNetworks] == "" {
+	if len(others) == 0 ||
+		pod != nil && (pod.Annotations[network.AnnotationNetworks] == "" || len(c.f.Shared(pod)) > 0) {
 		return
 	}
 	c.notes = append(c.notes, "only the pod network was looked at, not "+strings.Join(others, ", ")+

@@ -8,6 +8,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	v1 "kubevirt.io/api/core/v1"
 	"sigs.k8s.io/yaml"
+
+	"github.com/virtkit/virtkit/pkg/vm/network/multipolicy"
 )
 
 // connected is a connection from pod shop/client to port 80 of a guest that runs well, with masquerade.
@@ -73,6 +75,50 @@ func policy(namespace, name, spec string) situationOf {
 			panic(err)
 		}
 		f.Policies[namespace] = append(f.Policies[namespace], p)
+	}
+}
+
+// onRed puts both ends on network red, the source at an address, or at none that is known.
+func onRed(address string) situationOf {
+	return func(f *ConnectionFacts) {
+		f.VMI.Spec.Networks = append(f.VMI.Spec.Networks, v1.Network{
+			Name: "red", NetworkSource: v1.NetworkSource{Multus: &v1.MultusNetwork{NetworkName: "red"}},
+		})
+		f.VMI.Spec.Domain.Devices.Interfaces = append(f.VMI.Spec.Domain.Devices.Interfaces, v1.Interface{Name: "red"})
+		f.VMI.Status.Interfaces = append(f.VMI.Status.Interfaces, v1.VirtualMachineInstanceNetworkInterface{
+			Name: "red", IP: "192.0.2.9", IPs: []string{"fe80::9", "192.0.2.9"},
+		})
+		ips := ""
+		if address != "" {
+			ips = `"` + address + `"`
+		}
+		f.Source.Pod.Annotations = map[string]string{
+			"k8s.v1.cni.cncf.io/networks":       "default/red",
+			"k8s.v1.cni.cncf.io/network-status": `[{"name":"default/red","ips":[` + ips + `]}]`,
+		}
+		f.NetworkPolicies = map[string][]multipolicy.MultiNetworkPolicy{"default": {}, "shop": {}}
+	}
+}
+
+// noPodNetwork takes the guest from the pod network.
+func noPodNetwork(f *ConnectionFacts) {
+	f.VMI.Spec.Networks, f.VMI.Spec.Domain.Devices.Interfaces = f.VMI.Spec.Networks[1:],
+		f.VMI.Spec.Domain.Devices.Interfaces[1:]
+}
+
+// multi adds a MultiNetworkPolicy for a network with a spec.
+func multi(namespace, name, network, spec string) situationOf {
+	return func(f *ConnectionFacts) {
+		text, err := yaml.YAMLToJSON([]byte(spec))
+		if err != nil {
+			panic(err)
+		}
+		f.NetworkPolicies[namespace] = append(f.NetworkPolicies[namespace], multipolicy.MultiNetworkPolicy{
+			ObjectMeta: metav1.ObjectMeta{
+				Namespace: namespace, Name: name, Annotations: map[string]string{multipolicy.AnnotationFor: network},
+			},
+			Spec: text,
+		})
 	}
 }
 

@@ -185,6 +185,58 @@ func TestConnections(t *testing.T) {
 				f.VMI.Spec.Networks[0].NetworkSource = v1.NetworkSource{Multus: &v1.MultusNetwork{Default: true}}
 			}, OK, "", through, "", "",
 		},
+		"second network": {
+			both(onRed("192.0.2.2"), allPorts), OK, "", everything + ",red IPv4 all", "", "",
+		},
+		"second network, no addresses": {onRed(""), OK, "", through + ",red IP 80", "", ""},
+		"second network, denied": {
+			both(onRed("192.0.2.2"), multi("default", "in", "default/red", denyAll)), OK, "NetworkIngressDenied",
+			through + ",red IPv4 none",
+			"on network red no rule of multinetworkpolicy/in in namespace default, which selects the guest's pod, " +
+				"allows TCP port 80 from pod shop/client", "kubectl describe multi-networkpolicy in -n default",
+		},
+		"second network, of another": {
+			both(onRed("192.0.2.2"), multi("default", "in", "blue", denyAll)), OK, "", through + ",red IPv4 80", "", "",
+		},
+		"second network, allowed": {
+			both(onRed("192.0.2.2"), multi("default", "in", "red", denyAll), multi("default", "web", "red",
+				"{podSelector: {}, ingress: [{from: [{ipBlock: {cidr: 192.0.2.0/30}}], ports: [{port: 80}]}]}")),
+			OK, "", through + ",red IPv4 80", "", "",
+		},
+		"second network, some ports": {
+			both(onRed("192.0.2.2"), allPorts, multi("default", "in", "red",
+				"{podSelector: {}, ingress: [{ports: [{port: 22}]}]}")),
+			OK, "NetworkIngressDenied", everything + ",red IPv4 22",
+			"on network red the rules of multinetworkpolicy/in in namespace default, which selects the guest's pod, " +
+				"allow of TCP from pod shop/client these ports alone: 22", "",
+		},
+		"second network alone, denied": {
+			both(onRed("192.0.2.2"), noPodNetwork,
+				multi("default", "in", "red", "{podSelector: {}, policyTypes: [x]}")),
+			Broken, "NoPodNetwork NetworkIngressDenied", "red IPv4 none", "", "",
+		},
+		"second network alone": {
+			both(onRed("192.0.2.2"), noPodNetwork), OK, "NoPodNetwork", "red IPv4 80", "", "",
+		},
+		"second network, egress of a pod": {
+			both(onRed("192.0.2.2"), multi("shop", "out", "default/red", denyEgress)), OK, "", through + ",red IPv4 80",
+			"", "",
+		},
+		"second network, egress of a guest": {
+			both(onRed("192.0.2.2"), multi("shop", "out", "default/red", denyEgress), func(f *ConnectionFacts) {
+				f.Source.Pod.Labels[v1.AppLabel] = "virt-launcher"
+			}), OK, "NetworkEgressDenied", through + ",red IPv4 none",
+			"which selects pod shop/client, allows TCP port 80 to the guest's pod", "-n shop",
+		},
+		"second network, wrong policy": {
+			both(onRed("192.0.2.2"), multi("default", "odd", "red",
+				"{podSelector: {matchExpressions: [{key: a, operator: x}]}, ingress: [{}]}")),
+			OK, "NetworkIngressDenied", through + ",red IPv4 none", "multinetworkpolicy/odd", "",
+		},
+		"second network, policies unread": {
+			both(onRed("192.0.2.2"), noPodNetwork, func(f *ConnectionFacts) { delete(f.NetworkPolicies, "default") }),
+			Unknown, "NoPodNetwork PoliciesUnreadable", "red IPv4 none", "", "",
+		},
 		"cable": {
 			func(f *ConnectionFacts) { f.VMI.Status.Interfaces[0].LinkState = "down" }, Broken, "LinkDown", through,
 			`the cable of the guest's interface "default" is pulled`,
@@ -250,7 +302,7 @@ func TestConnections(t *testing.T) {
 				reasons = append(reasons, cause.Reason)
 			}
 			for _, p := range r.Paths {
-				paths = append(paths, p.Family+" "+p.Ports)
+				paths = append(paths, strings.TrimSpace(p.Network+" "+p.Family+" "+p.Ports))
 			}
 			if got := strings.Join(reasons, " "); got != c.reasons || r.Verdict != c.verdict {
 				t.Errorf("%s because of %q, want %s because of %q: %s", r.Verdict, got, c.verdict, c.reasons,

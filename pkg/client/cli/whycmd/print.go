@@ -79,10 +79,15 @@ func printConnection(s *cli.IOStreams, r *why.Report, program string) error {
 		b.WriteString("\n")
 		for _, p := range c.Paths {
 			mark := marks[c.Verdict]
-			if p.Ports == "none" && c.Verdict == why.OK { // by the other family
+			if p.Ports == "none" && c.Verdict == why.OK { // by the other family or network
 				mark = marks[why.Broken]
 			}
-			fmt.Fprintf(&b, "  %-4s  %s  %s to %s, %s ports: %s\n", mark, p.Family, p.From, p.To, c.Protocol, p.Ports)
+			on := ""
+			if p.Network != "" {
+				on = " on network " + printable.Line(p.Network)
+			}
+			fmt.Fprintf(&b, "  %-4s  %-4s  %s to %s%s, %s ports: %s\n", mark, p.Family, p.From, p.To, on, c.Protocol,
+				p.Ports)
 		}
 	}
 	for i, cause := range c.Causes {

@@ -13,6 +13,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/client/action"
 	"github.com/virtkit/virtkit/pkg/client/action/client"
 	"github.com/virtkit/virtkit/pkg/client/action/why"
+	"github.com/virtkit/virtkit/pkg/vm/network/multipolicy"
 )
 
 // Asked is a connection that is asked about.
@@ -41,6 +42,7 @@ func Connection(ctx context.Context, c *client.Client, facts why.Facts, asked As
 	out := why.ConnectionFacts{
 		Source: asked.Source, Protocol: asked.Protocol, Port: asked.Port,
 		Policies: map[string][]networkingv1.NetworkPolicy{}, Namespaces: map[string]map[string]string{},
+		NetworkPolicies: map[string][]multipolicy.MultiNetworkPolicy{},
 	}
 	g := &gathering{client: c, facts: facts}
 	g.facts.Unreadable = slices.Clone(facts.Unreadable)
@@ -64,6 +66,20 @@ func Connection(ctx context.Context, c *client.Client, facts why.Facts, asked As
 		}
 		if asked.Source.Pod == nil {
 			continue // no selector finds it
+		}
+		if len(facts.Shared(asked.Source.Pod)) > 0 {
+			reads[multipolicy.Resource+" of namespace "+namespace] = func(ctx context.Context) error {
+				var list multipolicy.MultiNetworkPolicyList
+				err := c.Read(ctx, "/apis/"+multipolicy.Version.String()+"/namespaces/"+url.PathEscape(namespace)+"/"+
+					multipolicy.Resource, nil, &list)
+				if err != nil && !apierrors.IsNotFound(err) { // the cluster may lack the kind
+					return err
+				}
+				g.mu.Lock()
+				defer g.mu.Unlock()
+				out.NetworkPolicies[namespace] = list.Items
+				return nil
+			}
 		}
 		reads["namespaces "+namespace] = func(ctx context.Context) error {
 			object, err := c.ReadMetadata(ctx, "/api/v1/namespaces/"+url.PathEscape(namespace))

@@ -14,6 +14,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/client/action"
 	"github.com/virtkit/virtkit/pkg/client/action/client/clienttest"
 	"github.com/virtkit/virtkit/pkg/client/action/why"
+	"github.com/virtkit/virtkit/pkg/vm/network/multipolicy"
 )
 
 // asked is a connection from pod shop/client, and the API server that knows what decides on it.
@@ -62,6 +63,38 @@ func TestConnection(t *testing.T) {
 	if f.Port != 80 || f.Protocol != corev1.ProtocolTCP || f.Source.Pod == nil || f.Name != "vm" ||
 		!slices.Equal(f.Unreadable, []string{"nodes"}) {
 		t.Errorf("%+v", f)
+	}
+}
+
+// The MultiNetworkPolicies of both namespaces are read where both ends are on a network of Multus, which the cluster
+// may have no policies for.
+func TestConnectionOnNetworks(t *testing.T) {
+	api, a := asked(t)
+	a.Source.Pod.Annotations = map[string]string{
+		"k8s.v1.cni.cncf.io/network-status": `[{"name":"ns/red","ips":["192.0.2.2"]}]`,
+	}
+	facts := aMachine()
+	facts.VMI = &v1.VirtualMachineInstance{}
+	facts.VMI.Spec.Networks = []v1.Network{
+		{Name: "red", NetworkSource: v1.NetworkSource{Multus: &v1.MultusNetwork{NetworkName: "red"}}},
+	}
+	facts.VMI.Spec.Domain.Devices.Interfaces = []v1.Interface{{Name: "red"}}
+	const of = "/apis/k8s.cni.cncf.io/v1beta1/namespaces/"
+	api.Put(of+"ns/multi-networkpolicies", multipolicy.MultiNetworkPolicyList{
+		Items: []multipolicy.MultiNetworkPolicy{{ObjectMeta: metav1.ObjectMeta{Name: "p"}, Spec: []byte("{}")}},
+	})
+	f, err := Connection(t.Context(), api.Client(), facts, a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if none, read := f.NetworkPolicies["shop"]; len(f.NetworkPolicies["ns"]) != 1 || !read || len(none) > 0 {
+		t.Errorf("%+v", f.NetworkPolicies)
+	}
+	api.Put(of+"ns/multi-networkpolicies", clienttest.Forbidden("multi-networkpolicies"))
+	f, err = Connection(t.Context(), api.Client(), facts, a)
+	if _, read := f.NetworkPolicies["ns"]; err != nil || read ||
+		!slices.Contains(f.Unreadable, "multi-networkpolicies") {
+		t.Errorf("%+v, %q, %v", f.NetworkPolicies, f.Unreadable, err)
 	}
 }
 
