@@ -14,16 +14,21 @@ import (
 	"github.com/virtkit/virtkit/cmd/virt-local/internal/pki"
 )
 
-// networkDefinitions is the CRD by which Multus knows networks, from its project's public specification.
-const networkDefinitions = "network-attachment-definitions.k8s.cni.cncf.io"
+// networkDefinitions is the CRD by which Multus knows networks, networkPolicies that of policies for them, from its
+// project's public specification.
+const (
+	networkDefinitions = "network-attachment-definitions.k8s.cni.cncf.io"
+	networkPolicies    = "multi-networkpolicies.k8s.cni.cncf.io"
+)
 
 // multusPaths are there once Multus can do its work.
 var multusPaths = []string{
 	"/apis/k8s.cni.cncf.io/v1/network-attachment-definitions",
+	"/apis/k8s.cni.cncf.io/v1beta1/multi-networkpolicies",
 	"/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/" + pki.Multus,
 }
 
-// serveMultus makes what Multus needs of the API: the CRD, and the right to read it and to write into pods what
+// serveMultus makes what Multus needs of the API: the CRDs, and the right to read it and to write into pods what
 // it has done.
 func serveMultus(ctx context.Context, admin kubeconfig.Credentials) error {
 	if err := makeMultus(ctx, admin); err != nil {
@@ -42,9 +47,11 @@ func makeMultus(ctx context.Context, admin kubeconfig.Credentials) error {
 	if err != nil {
 		return fmt.Errorf("make a client: %w", err)
 	}
-	if _, err := definitions.ApiextensionsV1().CustomResourceDefinitions().
-		Create(ctx, networkDefinition(), metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
-		return fmt.Errorf("create CRD: %w", err)
+	for _, crd := range []*apiextensionsv1.CustomResourceDefinition{networkDefinition(), networkPolicy()} {
+		if _, err := definitions.ApiextensionsV1().CustomResourceDefinitions().
+			Create(ctx, crd, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
+			return fmt.Errorf("create CRD: %w", err)
+		}
 	}
 	meta := metav1.ObjectMeta{Name: pki.Multus}
 	role := &rbacv1.ClusterRole{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{
@@ -93,6 +100,32 @@ func networkDefinition() *apiextensionsv1.CustomResourceDefinition {
 						"spec": {Type: "object", Properties: map[string]apiextensionsv1.JSONSchemaProps{
 							"config": {Type: "string", Description: "A CNI configuration, or list of them, as JSON."},
 						}},
+					},
+				}},
+			}},
+		},
+	}
+}
+
+// networkPolicy returns the kind of policies, whose spec is that of a NetworkPolicy and is not checked here.
+func networkPolicy() *apiextensionsv1.CustomResourceDefinition {
+	text, keep := apiextensionsv1.JSONSchemaProps{Type: "string"}, true
+	return &apiextensionsv1.CustomResourceDefinition{
+		ObjectMeta: metav1.ObjectMeta{Name: networkPolicies},
+		Spec: apiextensionsv1.CustomResourceDefinitionSpec{
+			Group: "k8s.cni.cncf.io",
+			Names: apiextensionsv1.CustomResourceDefinitionNames{
+				Plural: "multi-networkpolicies", Singular: "multi-networkpolicy", Kind: "MultiNetworkPolicy",
+				ListKind: "MultiNetworkPolicyList", ShortNames: []string{"multi-policy"},
+			},
+			Scope: apiextensionsv1.NamespaceScoped,
+			Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{
+				Name: "v1beta1", Served: true, Storage: true,
+				Schema: &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{
+					Type: "object",
+					Properties: map[string]apiextensionsv1.JSONSchemaProps{
+						"apiVersion": text, "kind": text, "metadata": {Type: "object"},
+						"spec": {Type: "object", XPreserveUnknownFields: &keep},
 					},
 				}},
 			}},
