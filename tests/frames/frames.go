@@ -65,7 +65,7 @@ func IPv4(from, to string, protocol byte, what ...[]byte) []byte {
 	binary.BigEndian.PutUint16(header[2:], uint16(20+len(body)))
 	copy(header[12:], netip.MustParseAddr(from).AsSlice())
 	copy(header[16:], netip.MustParseAddr(to).AsSlice())
-	binary.BigEndian.PutUint16(header[10:], checksum(header))
+	binary.BigEndian.PutUint16(header[10:], Checksum(header))
 	return Ether(MAC, unix.ETH_P_IP, header, body)
 }
 
@@ -92,7 +92,7 @@ func ICMPv6(from, to string, kind byte, what ...[]byte) []byte {
 	message := slices.Concat([]byte{kind, 0, 0, 0}, slices.Concat(what...))
 	pseudo := slices.Concat(netip.MustParseAddr(from).AsSlice(), netip.MustParseAddr(to).AsSlice(),
 		[]byte{0, 0, byte(len(message) >> 8), byte(len(message)), 0, 0, 0, unix.IPPROTO_ICMPV6}, message)
-	binary.BigEndian.PutUint16(message[2:], checksum(pseudo))
+	binary.BigEndian.PutUint16(message[2:], Checksum(pseudo))
 	return message
 }
 
@@ -109,7 +109,8 @@ func About(address string) []byte {
 // Option returns an option of neighbour discovery, of 8 bytes.
 func Option(kind byte, data []byte) []byte { return append([]byte{kind, 1}, data...) }
 
-func checksum(b []byte) uint16 {
+// Checksum is that of IP over an even or odd number of bytes.
+func Checksum(b []byte) uint16 {
 	var sum uint32
 	for i := 0; i < len(b); i += 2 {
 		sum += uint32(b[i]) << 8

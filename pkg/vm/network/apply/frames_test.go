@@ -3,6 +3,7 @@ package apply
 import (
 	"bytes"
 	"errors"
+	"net"
 	"os"
 	"testing"
 	"time"
@@ -13,6 +14,18 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/network"
 	"github.com/virtkit/virtkit/tests/frames"
 )
+
+// What tables of frames are written with.
+var (
+	guestMAC, otherMAC = frames.MAC, frames.OtherMAC
+	allMAC             = net.HardwareAddr{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}
+
+	ether, tagged, arpFrame  = frames.Ether, frames.Tagged, frames.ARP
+	ipFrame, ip6Frame, udpOf = frames.IPv4, frames.IPv6, frames.UDP
+	icmp6Of, ndFrame, about  = frames.ICMPv6, frames.ND, frames.About
+)
+
+const request, reply = 1, 2 // of ARP
 
 // guarded is a pod whose plan was applied, with the test in the place of its guest's QEMU and of its network.
 type guarded struct {

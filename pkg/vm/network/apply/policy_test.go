@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/virtkit/virtkit/pkg/vm/network/multipolicy"
+	"github.com/virtkit/virtkit/tests/frames"
 )
 
 // thirdMAC is that of another guest.
@@ -64,7 +65,7 @@ func (p policedPod) police(t *testing.T, of multipolicy.Interface) {
 func (p policedPod) mark() []byte {
 	p.sent++
 	target := netip.AddrFrom4([4]byte{10, 200, byte(p.sent >> 8), byte(p.sent)})
-	return arpFrame(arpKind, request, guestMAC, "10.42.1.5", target.String())
+	return arpFrame(frames.KindARP, request, guestMAC, "10.42.1.5", target.String())
 }
 
 // out reports whether a frame of the guest reaches the network, in whether one of the network reaches the guest.
@@ -151,7 +152,7 @@ func TestPolicies(t *testing.T) {
 		header := f[14:34]
 		binary.BigEndian.PutUint16(header[6:], value)
 		header[10], header[11] = 0, 0
-		binary.BigEndian.PutUint16(header[10:], checksum(header))
+		binary.BigEndian.PutUint16(header[10:], frames.Checksum(header))
 		return f
 	}
 	echo := func(kind byte) []byte { return []byte{kind, 0, 0, 0, 0, 1, 0, 1} }
@@ -211,8 +212,8 @@ func TestPolicies(t *testing.T) {
 		{"the rest of another's by IPv6", in(ip6Frame("fd42::a", "fd42::5", unix.IPPROTO_FRAGMENT, 64,
 			[]byte{udp, 0, 0, 8, 0, 0, 0, 1}, make([]byte, 8))), "in", false},
 
-		{"ARP", in(arpFrame(arpKind, reply, otherMAC, stranger, me)), "in", true},
-		{"RARP of a migration", out(arpFrame(rarpKind, 3, guestMAC, "0.0.0.0", "0.0.0.0")), "out", true},
+		{"ARP", in(arpFrame(frames.KindARP, reply, otherMAC, stranger, me)), "in", true},
+		{"RARP of a migration", out(arpFrame(frames.KindRARP, 3, guestMAC, "0.0.0.0", "0.0.0.0")), "out", true},
 		{"NS", in(ndFrame("fd42::a", "fd42::5", 135, about("fd42::5"))), "in", true},
 		{"NA", out(ndFrame("fd42::5", "fd42::a", 136, about("fd42::5"))), "out", true},
 		{"NS from afar", out(ip6Frame("fd42::5", "2001:db8::1", unix.IPPROTO_ICMPV6, 64,
