@@ -104,7 +104,8 @@ func TestStreamOutlivesHandlers(t *testing.T) {
 	before := map[*guest]string{from: list(from), to: list(to)}
 	counted := from.counters(t, "given")["arp"]
 	losses := map[*guest]map[string]uint64{from: from.lost(t), to: to.lost(t)}
-	to.in(t, "sh", "-c", "nc -l -p 9000 >/run/stream 2>/run/stream.err </dev/null &")
+	// An nc whose input has ended closes its side, and the other one ends at that.
+	to.in(t, "sh", "-c", "(tail -f /dev/null | nc -l -p 9000 >/run/stream 2>/run/stream.err) </dev/null >/dev/null 2>&1 &")
 	from.in(t, "sh", "-c", `{ i=0; until [ -e /run/stop ]; do i=$((i+1)); echo $i; echo $i >/run/sent; usleep 50000; done
 		} 2>/dev/null | nc 198.51.100.9 9000 >/run/nc 2>&1 &
 		{ until [ -e /run/stop ]; do `+rawProgram+` send eth1 `+rawFrames+` spoofed; usleep 200000; done

@@ -54,6 +54,11 @@ func open(link string) (int, error) {
 	if err != nil {
 		return 0, errors.New("bind to " + link + ": " + err.Error())
 	}
+	// Otherwise QEMU hands the guest no frame with a VLAN tag that nothing in the guest has asked for.
+	promiscuous := unix.PacketMreq{Ifindex: int32(request.Uint32()), Type: unix.PACKET_MR_PROMISC}
+	if err := unix.SetsockoptPacketMreq(fd, unix.SOL_PACKET, unix.PACKET_ADD_MEMBERSHIP, &promiscuous); err != nil {
+		return 0, errors.New("hear all of " + link + ": " + err.Error())
+	}
 	return fd, nil
 }
 
