@@ -37,12 +37,16 @@ type guarded struct {
 }
 
 // newGuarded applies a plan of one bridge in a namespace of its own.
-func newGuarded(t *testing.T, nic network.Interface) *guarded {
+// The functions before come first.
+func newGuarded(t *testing.T, nic network.Interface, before ...func(*guarded)) *guarded {
 	t.Helper()
 	g := &guarded{pod: newNetns(t), plan: network.Plan{Interfaces: []network.Interface{nic}}}
 	lan := newNetns(t)
 	for _, ns := range []*os.File{g.pod, lan} {
 		run(t, ns, func() error { return sysctl("ipv6/conf/default/disable_ipv6", "1") }) // nothing but the test speaks
+	}
+	for _, f := range before {
+		f(g)
 	}
 	wire(t, g.pod, nic.PodLink, "", lan, "eth0", "")
 	if err := Apply(g.pod, g.plan); err != nil {

@@ -84,6 +84,19 @@ func TestManyPeers(t *testing.T) {
 	}
 }
 
+// The policies of a plan are there before its bridge and its tap are, and hold from then on.
+func TestPoliciesHoldFromTheStart(t *testing.T) {
+	nic := hostOf()
+	nic.Guard = nil
+	p := policedPod{newGuarded(t, nic, func(g *guarded) { policedPod{g}.police(t, policies()) })}
+	for address, passes := range map[string]bool{"10.42.1.9": true, "10.42.1.10": false} {
+		frame := from(otherMAC, guestMAC, ipFrame(address, "10.42.1.5", unix.IPPROTO_TCP, tcpOf(4000, 80, "S")))
+		if p.in(t, frame) != passes {
+			t.Errorf("%s: passes %t", address, !passes)
+		}
+	}
+}
+
 // The policies of a plan are there before its tap is.
 func TestPoliciesComeFirst(t *testing.T) {
 	pod := newNetns(t)
