@@ -39,7 +39,12 @@ func Get(ctx context.Context, api API, namespace, name, claim string, create *Cl
 		}
 	}
 	body := &v1.VirtualMachineMemoryDumpRequest{ClaimName: claim}
-	if err := api.Put(ctx, client.VMs, namespace, name, "memorydump", body); err != nil {
+	err := api.Put(ctx, client.VMs, namespace, name, "memorydump", body)
+	switch {
+	case err != nil && create != nil:
+		return fmt.Errorf("dump the memory of %s/%s: %w (claim %s was made for it and stays; "+
+			"`kubectl delete pvc %s -n %s` removes it)", namespace, name, err, claim, claim, namespace)
+	case err != nil:
 		return fmt.Errorf("dump the memory of %s/%s: %w", namespace, name, err)
 	}
 	return nil
