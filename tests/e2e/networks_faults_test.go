@@ -105,9 +105,13 @@ func TestStreamOutlivesHandlers(t *testing.T) {
 	counted := from.counters(t, "given")["arp"]
 	losses := map[*guest]map[string]uint64{from: from.lost(t), to: to.lost(t)}
 	// An nc whose input has ended closes its side, and the other one ends at that.
-	to.in(t, "sh", "-c", "(tail -f /dev/null | nc -l -p 9000 >/run/stream 2>/run/stream.err) </dev/null >/dev/null 2>&1 &")
-	from.in(t, "sh", "-c", `{ i=0; until [ -e /run/stop ]; do i=$((i+1)); echo $i; echo $i >/run/sent; usleep 50000; done
-		} 2>/dev/null | nc 198.51.100.9 9000 >/run/nc 2>&1 &
+	to.in(t, "sh", "-c",
+		"(tail -f /dev/null | nc -l -p 9000 >/run/stream 2>/run/stream.err) </dev/null >/dev/null 2>&1 &")
+	// A group whose output alone goes elsewhere keeps the shell's old one open, and the agent waits for its end.
+	from.in(t, "sh", "-c", `{
+		{ i=0; until [ -e /run/stop ]; do i=$((i+1)); echo $i; echo $i >/run/sent; usleep 50000; done; } |
+			nc 198.51.100.9 9000
+		} >/run/nc 2>&1 </dev/null &
 		{ until [ -e /run/stop ]; do `+rawProgram+` send eth1 `+rawFrames+` spoofed; usleep 200000; done
 		} >/run/spoofed 2>&1 </dev/null &`)
 	flows := func(what string, beyond int) int {

@@ -18,8 +18,9 @@ import (
 // hands from the guest's tap to the network or back, after the guards; DHCP of the pod's own server stays below it.
 const policyTable = "virtkit-policies"
 
-// forwardPriority is that of filters on bridges, NF_BR_PRI_FILTER_BRIDGED. At 0 br_netfilter, where a node has it, takes
-// frames of IP away and hands them to later hooks only: the chain would see none if it was there before the bridge.
+// forwardPriority is that of filters on bridges, NF_BR_PRI_FILTER_BRIDGED. At 0 br_netfilter, where a node has
+// it, takes frames of IP away and hands them to later hooks only: the chain would see none if it was there before the
+// bridge.
 const forwardPriority nftables.ChainPriority = -200
 
 // Steps of a tap's frames, each of which is a chain. The chains of a direction have its name before theirs.
