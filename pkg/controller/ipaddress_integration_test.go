@@ -4,6 +4,7 @@ package controller
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -78,8 +79,8 @@ func onRed(t *test) v1.VirtualMachineInstanceSpec {
 }
 
 // A VM's IP address is recorded when Multus has reported it, in the VM and in its VMI, and the pod of the next start
-// asks for it. The target of a migration does not, and the guest keeps the address whatever that got. A VM whose
-// address another guest has does not start until that has ended.
+// asks for it; the target of a migration does not. A VM whose recorded address another guest has starts with another
+// one, which it says; one whose author wishes for that address does not start until the other guest has ended.
 func TestIPsStay(tt *testing.T) {
 	t := newSerialTest(tt)
 	t.installMultus()
@@ -138,13 +139,41 @@ func TestIPsStay(tt *testing.T) {
 	t.request(v1.VirtualMachineStateChangeRequest{Action: v1.StopRequest, UID: &again.UID})
 	t.endPod(next)
 	if vm := t.waitPrintable(v1.VirtualMachineStatusStopped); !has(vm) {
-		t.Errorf("after it has moved the VM has %v", vm.Annotations)
+		t.Errorf("stopped, the VM has %v", vm.Annotations)
 	}
 
 	other := &v1.VirtualMachineInstance{}
 	other.Namespace, other.Name, other.Spec = t.namespace, "other", *vm.Spec.Template.Spec.DeepCopy()
 	other.Annotations = map[string]string{ipaddress.Wish: `{"red":["192.0.2.7"]}`}
 	t.must(cluster.Client.Create(t.ctx, other))
+	t.eventually("virt-controller knows the other guest", func() (bool, error) {
+		err := cluster.Client.Get(t.ctx, client.ObjectKeyFromObject(other), other)
+		return other.Status.Phase != "", err
+	})
+	t.request(v1.VirtualMachineStateChangeRequest{Action: v1.StartRequest})
+	last, pod := t.run("node01")
+	if asked := pod.Annotations[network.AnnotationNetworks]; strings.Contains(asked, `"ips"`) {
+		t.Errorf("the VM asks for the address of another guest: %s", asked)
+	}
+	t.got(pod, "192.0.2.9")
+	t.waitVM("has another address", func(vm *v1.VirtualMachine) bool {
+		return slices.Equal(ipaddress.Recorded(vm)["red"].Addresses, []string{"192.0.2.9"})
+	})
+	t.eventually("an event says that it has another", func() (bool, error) {
+		var events corev1.EventList
+		err := cluster.Client.List(t.ctx, &events, client.InNamespace(t.namespace))
+		return slices.ContainsFunc(events.Items, func(e corev1.Event) bool {
+			return e.Reason == "IPAddressChanged" && e.Message == "Interface red has the IP address 192.0.2.9 on "+
+				"network "+t.namespace+"/red, and had 192.0.2.7"
+		}), err
+	})
+	t.request(v1.VirtualMachineStateChangeRequest{Action: v1.StopRequest, UID: &last.UID})
+	t.endPod(pod)
+	vm = t.waitPrintable(v1.VirtualMachineStatusStopped)
+
+	before = vm.DeepCopy()
+	metav1.SetMetaDataAnnotation(&vm.Spec.Template.ObjectMeta, ipaddress.Wish, `{"red":["192.0.2.7"]}`)
+	t.must(cluster.Client.Patch(t.ctx, vm, client.MergeFrom(before)))
 	t.request(v1.VirtualMachineStateChangeRequest{Action: v1.StartRequest})
 	t.waitVM("says whose IP address it has", func(vm *v1.VirtualMachine) bool {
 		failure := conditions.Find(vm.Status.Conditions, v1.VirtualMachineFailure)

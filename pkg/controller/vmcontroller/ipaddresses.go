@@ -28,14 +28,20 @@ const (
 	reasonIPChanged = "IPAddressChanged"
 )
 
-func ips(all []ipaddress.Claim) (out []claim) {
+// ips returns the claims of addresses that are wished for, or of those that are recorded.
+func ips(all []ipaddress.Claim, wished bool) (out []claim) {
 	for _, c := range all {
-		out = append(out, claim{nic: c.Interface, key: c.Key(), taken: c.Taken})
+		if c.Wished == wished {
+			out = append(out, claim{nic: c.Interface, key: c.Key(), taken: c.Taken})
+		}
 	}
 	return out
 }
 
-func ipsOf(vmi *v1.VirtualMachineInstance) []claim { return ips(ipaddress.OfVMI(vmi)) }
+func ipsOf(vmi *v1.VirtualMachineInstance) []claim {
+	all := ipaddress.OfVMI(vmi)
+	return append(ips(all, true), ips(all, false)...)
+}
 
 // livingIPs are the IP addresses of a VMI that has not ended.
 func livingIPs(vmi *v1.VirtualMachineInstance) (out []string) {
@@ -48,18 +54,36 @@ func livingIPs(vmi *v1.VirtualMachineInstance) (out []string) {
 	return out
 }
 
-// wantedIPs returns the VM's record as it should be.
-func (view *View) wantedIPs() map[string]ipaddress.Given {
+// gotIPs returns what the pod of the VM's guest has got of its networks; nil while there is no such pod.
+func (view *View) gotIPs() func(nic *v1.Interface, n *v1.Network) ipaddress.Got {
 	if view.VMI == nil {
-		return ipaddress.Wanted(view.VM, nil, nil)
+		return nil
 	}
 	i := slices.IndexFunc(view.Pods, func(pod *corev1.Pod) bool { return life.GuestIn(view.VMI, pod) })
 	if i < 0 {
+		return nil
+	}
+	return func(nic *v1.Interface, n *v1.Network) ipaddress.Got {
+		return network.Got(view.Pods[i].Annotations, nic, n)
+	}
+}
+
+// wantedIPs returns the VM's record as it should be.
+func (view *View) wantedIPs() map[string]ipaddress.Given {
+	got := view.gotIPs()
+	if got == nil {
 		return ipaddress.Wanted(view.VM, nil, nil)
 	}
-	return ipaddress.Wanted(view.VM, view.VMI, func(nic *v1.Interface, n *v1.Network) ipaddress.Got {
-		return network.Got(view.Pods[i].Annotations, nic, n)
-	})
+	return ipaddress.Wanted(view.VM, ipaddress.Held(view.VMI, got), got)
+}
+
+// startingIPs returns the record that a new VMI of the VM gets: that of the VM, without the addresses of others.
+func (view *View) startingIPs() map[string]ipaddress.Given {
+	out := ipaddress.Wanted(view.VM, nil, nil)
+	for _, name := range view.TakenIPs {
+		delete(out, name)
+	}
+	return out
 }
 
 // recordIPs has the step write the VM's IP addresses where they are not recorded as they are.
@@ -91,12 +115,13 @@ func (s *Step) recordIPs(view *View) error {
 	return nil
 }
 
-// followIPs brings the record of a guest's IP addresses into its VMI.
+// followIPs records in the VMI which IP addresses its guest has.
 func (view *View) followIPs() error {
-	if !life.Alive(view.VMI) || view.VMI.Status.NodeName == "" {
+	got := view.gotIPs()
+	if !life.Alive(view.VMI) || view.VMI.Status.NodeName == "" || got == nil {
 		return nil
 	}
-	want := view.wantedIPs()
+	want := ipaddress.Held(view.VMI, got)
 	if ipaddress.Equal(want, ipaddress.Recorded(view.VMI)) {
 		return nil
 	}

@@ -33,6 +33,8 @@ func (w *world) recordIP(address string) {
 func (w *world) podGot(address string) *corev1.Pod {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "launcher", UID: "pod", Annotations: map[string]string{
 		ipaddress.PodAnnotation: "red",
+		network.AnnotationNetworks: fmt.Sprintf(`[{"name":"red-net","namespace":"default","interface":%q}]`,
+			network.LinkOf(multus("red"))),
 		network.AnnotationStatus: fmt.Sprintf(`[{"name":"default/red-net","interface":%q,"ips":[%q]}]`,
 			network.LinkOf(multus("red")), address),
 	}}}
@@ -45,6 +47,21 @@ func (w *world) podGot(address string) *corev1.Pod {
 // addresses are those that a record has of interface red.
 func addresses(object metav1.Object) string {
 	return strings.Join(ipaddress.Recorded(object)["red"].Addresses, " ")
+}
+
+// A VM whose recorded address another VM's guest has starts without it, and any other with it.
+func TestTakenIPs(t *testing.T) {
+	w := newWorld(t, v1.RunStrategyAlways)
+	w.recordIP("192.0.2.7")
+	w.VMI = nil
+	if made := Next(w.View).Create; made == nil || addresses(made) != "192.0.2.7" {
+		t.Fatalf("it starts as %+v", made)
+	}
+	w.TakenIPs = []string{"red"}
+	step := Next(w.View)
+	if step.Create == nil || addresses(step.Create) != "" || addresses(w.VM) != "192.0.2.7" || step.IPs != "" {
+		t.Errorf("it starts as %+v, and is to have %q", step.Create, step.IPs)
+	}
 }
 
 // A VM keeps the address that its first pod got: its VMI has it, too, its next pod is to ask for it, and a guest that

@@ -61,35 +61,53 @@ func macs(all []macaddress.Claim) (out []claim) {
 func macsOf(vmi *v1.VirtualMachineInstance) []claim { return macs(macaddress.OfVMI(vmi)) }
 
 // lookAtAddresses finds out whether another VM's guest has an address of the VM's on its network. Of two guests that
-// have it the one that was made first may.
+// have it the one that was made first may. An IP address that the network has chosen keeps no VM from its start: it
+// gets another.
 func (r *Reconciler) lookAtAddresses(ctx context.Context, view *View) error {
-	macs, ips := macs(macaddress.OfVM(view.VM)), ips(ipaddress.OfVM(view.VM))
+	macs, all := macs(macaddress.OfVM(view.VM)), ipaddress.OfVM(view.VM)
 	if view.VMI != nil {
-		macs, ips = macsOf(view.VMI), ipsOf(view.VMI)
+		macs, all = macsOf(view.VMI), ipaddress.OfVMI(view.VMI)
 	}
-	err := r.lookAtClaims(ctx, view, vmisByMAC, reasonMACInUse, macs, macsOf)
-	if err == nil && view.Clash == "" {
-		err = r.lookAtClaims(ctx, view, vmisByIP, reasonIPInUse, ips, ipsOf)
+	var err error
+	view.Clash, _, err = r.lookAtClaims(ctx, view, vmisByMAC, macs, macsOf)
+	if view.ClashReason = reasonMACInUse; err != nil || view.Clash != "" {
+		return err
+	}
+	wished, recorded := ips(all, true), ips(all, false)
+	view.Clash, _, err = r.lookAtClaims(ctx, view, vmisByIP, wished, ipsOf)
+	if view.ClashReason = reasonIPInUse; err != nil || view.Clash != "" {
+		return err
+	}
+	view.ClashReason = ""
+	for view.VMI == nil && len(recorded) > 0 && err == nil {
+		var at int
+		var trouble string
+		trouble, at, err = r.lookAtClaims(ctx, view, vmisByIP, recorded, ipsOf)
+		if trouble == "" {
+			break
+		}
+		view.TakenIPs = append(view.TakenIPs, recorded[at].nic)
+		recorded = recorded[at+1:]
 	}
 	return err
 }
 
+// lookAtClaims returns the first of the VM's claims that the guests of others have, with why the VM may not have it; ""
+// when there is none.
 func (r *Reconciler) lookAtClaims(
-	ctx context.Context, view *View, index, reason string, claims []claim,
-	of func(*v1.VirtualMachineInstance) []claim,
-) error {
+	ctx context.Context, view *View, index string, claims []claim, of func(*v1.VirtualMachineInstance) []claim,
+) (trouble string, at int, err error) {
 	for i := range claims {
 		var others v1.VirtualMachineInstanceList
 		err := r.Client.List(ctx, &others, client.MatchingFields{index: claims[i].key})
 		if err != nil {
-			return fmt.Errorf("list VMIs by %s address %s: %w", index, claims[i].key, err)
+			return "", 0, fmt.Errorf("list VMIs by %s address %s: %w", index, claims[i].key, err)
 		}
-		if view.Clash = clash(view, &claims[i], others.Items, of); view.Clash != "" {
-			view.ClashReason = reason
-			return nil
+		if trouble := clash(view, &claims[i], others.Items, of); trouble != "" {
+			return trouble, i, nil
 		}
 	}
-	return nil
+	return "", 0, nil
 }
 
 // clash returns why the VM may not have an address that the guests of others have; "" if it may.

@@ -221,6 +221,11 @@ func (s *Step) create() (err error) {
 		return err
 	}
 	resume(view.VM, s.Create)
+	if len(view.TakenIPs) > 0 {
+		if err := giveIPs(s.Create, view.startingIPs()); err != nil {
+			return err
+		}
+	}
 	if s.Start, err = startRevision(view); err != nil {
 		return err
 	}

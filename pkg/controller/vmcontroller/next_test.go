@@ -164,6 +164,10 @@ var nexts = []struct {
 		w.run()
 		w.podGot("192.0.2.7")
 	}},
+	{"to be started, and another has the IP address that it had", v1.RunStrategyAlways, func(w *world) {
+		w.recordIP("192.0.2.6")
+		w.VMI, w.TakenIPs = nil, []string{"red"}
+	}},
 	{"to be started, and its IP address is another's", v1.RunStrategyAlways, func(w *world) {
 		w.VMI, w.Clash, w.ClashReason = nil, "interface red: has the IP address of VM other", reasonIPInUse
 	}},

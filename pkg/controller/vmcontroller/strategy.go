@@ -71,6 +71,9 @@ type View struct {
 	// Clash is the reason why the VM must not have an address of its own, MAC or IP, which another VM's guest has on
 	// the same network, or "" when it may. ClashReason goes with it.
 	Clash, ClashReason string
+	// TakenIPs are the interfaces whose recorded IP addresses other VMs' guests have. The VM, which has no VMI, starts
+	// without asking for these.
+	TakenIPs []string
 	// Sandbox is what the kubelet says of a launcher pod of which it can make nothing, or "" when it can. SandboxIn is
 	// after how long to ask again, 0 for not at all.
 	Sandbox   string

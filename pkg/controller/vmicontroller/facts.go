@@ -24,7 +24,7 @@ func (f *Facts) Gather(
 	if f.Limits, err = ReadLimits(ctx, live, f.Config, vmi.Namespace); err != nil {
 		return err
 	}
-	f.NetworkResources, f.Keepings, f.NetworkErr = Networks(ctx, live, vmi)
+	f.NetworkResources, f.Keepings, f.NetworkErr = Networks(ctx, cache, live, vmi)
 	f.FenceAfter, err = FenceAfter(ctx, cache, vmi, fenceAfter)
 	return err
 }

@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/virtkit/virtkit/pkg/vm/ipaddress"
+	"github.com/virtkit/virtkit/pkg/vm/life"
 	"github.com/virtkit/virtkit/pkg/vm/macaddress"
 	"github.com/virtkit/virtkit/pkg/vm/network"
 	"github.com/virtkit/virtkit/pkg/vm/passthrough"
@@ -34,7 +35,7 @@ var networkDefinition = schema.GroupVersionKind{
 // for none: Multus reports it. For an interface with sriov that is an error, and so is a definition that asks for
 // nothing; errors name the definition.
 func Networks(
-	ctx context.Context, from client.Reader, vmi *v1.VirtualMachineInstance,
+	ctx context.Context, cache, from client.Reader, vmi *v1.VirtualMachineInstance,
 ) (map[string]string, map[string]ipaddress.Keeping, error) {
 	definitions := network.Definitions(vmi)
 	if len(definitions) == 0 {
@@ -45,6 +46,10 @@ func Networks(
 	for i := range interfaces {
 		nic := &interfaces[i]
 		nics[nic.Name], sriov[nic.Name] = nic, nic.SRIOV != nil
+	}
+	on, err := guestNetworks(ctx, cache, vmi)
+	if err != nil {
+		return nil, nil, err
 	}
 	resources, keepings := map[string]string{}, map[string]ipaddress.Keeping{}
 	for _, of := range slices.Sorted(maps.Keys(definitions)) {
@@ -57,7 +62,10 @@ func Networks(
 			return nil, nil, fmt.Errorf("get NetworkAttachmentDefinition %s: %w", key, err)
 		}
 		if nic := nics[of]; nic != nil && !gone {
-			keepings[of] = keeping(vmi, nic, networks[of], found)
+			k := keeping(vmi, nic, networks[of], found)
+			there := on[network.LinkOf(*networks[of])]
+			k.Comes = there != "" && there != k.Network
+			keepings[of] = k
 		}
 		name := found.GetAnnotations()[network.AnnotationResource]
 		switch {
@@ -79,6 +87,28 @@ func Networks(
 		resources[of] = name
 	}
 	return resources, keepings, nil
+}
+
+// guestNetworks returns the networks that the pod of a VMI's guest is on, NAMESPACE/NAME by the link's name; none before
+// there is such a pod.
+func guestNetworks(
+	ctx context.Context, cache client.Reader, vmi *v1.VirtualMachineInstance,
+) (map[string]string, error) {
+	if vmi.Status.NodeName == "" {
+		return nil, nil
+	}
+	var pods corev1.PodList
+	err := cache.List(ctx, &pods, client.InNamespace(vmi.Namespace),
+		client.MatchingLabels{v1.CreatedByLabel: string(vmi.UID)}, client.UnsafeDisableDeepCopy)
+	if err != nil {
+		return nil, fmt.Errorf("list pods of VMI %s/%s: %w", vmi.Namespace, vmi.Name, err)
+	}
+	for i := range pods.Items {
+		if life.GuestIn(vmi, &pods.Items[i]) {
+			return network.DefinitionsOf(pods.Items[i].Annotations), nil
+		}
+	}
+	return nil, nil
 }
 
 // keeping returns how a network keeps the addresses of an interface. A definition that cannot be read keeps none: the

@@ -2,10 +2,12 @@ package vmicontroller
 
 import (
 	"errors"
+	"fmt"
 	"maps"
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -66,7 +68,7 @@ func TestNetworks(t *testing.T) {
 		vmi := parseVMI(t,
 			`spec: {domain: {devices: {interfaces: [{name: red, `+tc.binding+
 				`: {}}]}}, networks: [{name: red, multus: {networkName: `+tc.definition+`}}]}`)
-		got, _, err := Networks(t.Context(), live, vmi)
+		got, _, err := Networks(t.Context(), live, live, vmi)
 		if tc.err != "" {
 			if err == nil || !strings.Contains(err.Error(), tc.err) {
 				t.Errorf("%s: %v", name, err)
@@ -77,7 +79,7 @@ func TestNetworks(t *testing.T) {
 			t.Errorf("%s: %v, %v", name, got, err)
 		}
 	}
-	if got, _, err := Networks(t.Context(), nil, parseVMI(t, "")); got != nil || err != nil {
+	if got, _, err := Networks(t.Context(), nil, nil, parseVMI(t, "")); got != nil || err != nil {
 		t.Errorf("of the pod network: %v, %v", got, err)
 	}
 }
@@ -120,7 +122,7 @@ func TestKeepings(t *testing.T) {
 metadata: {annotations: {`+ipaddress.Wish+`: '{"red":["192.0.2.7/24"]}'}}
 spec: {domain: {devices: {interfaces: [{name: red, bridge: {}}]}}, networks: [{name: red, multus: {networkName: `+
 			name+`}}]}`)
-		_, keepings, err := Networks(t.Context(), live, vmi)
+		_, keepings, err := Networks(t.Context(), live, live, vmi)
 		if err != nil || keepings["red"].Way != want {
 			t.Errorf("%s: %+v, %v", name, keepings, err)
 		}
@@ -132,6 +134,46 @@ spec: {domain: {devices: {interfaces: [{name: red, bridge: {}}]}}, networks: [{n
 		if kept := annotations[ipaddress.PodAnnotation]; asks != (want != "") || (kept == "red") != (name == "local") ||
 			kept == "forged" {
 			t.Errorf("%s: the pod has %v", name, annotations)
+		}
+	}
+}
+
+// The target of a migration that brings the guest to another network is told so: it asks for the address that is wished
+// for, which one that stays on its network does not.
+func TestKeepingsOfAMove(t *testing.T) {
+	scheme := runtime.NewScheme()
+	metav1.AddToGroupVersion(scheme, networkDefinition.GroupVersion())
+	scheme.AddKnownTypeWithName(networkDefinition, &unstructured.Unstructured{})
+	if err := corev1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	definition := definitionOf("default", "blue-net", "").(*unstructured.Unstructured)
+	definition.Object["spec"] = map[string]any{
+		"config": `{"type":"bridge","ipam":{"type":"host-local","subnet":"192.0.2.0/24"}}`,
+	}
+	vmi := parseVMI(t, `
+metadata: {uid: vmi, annotations: {`+ipaddress.Wish+`: '{"red":["192.0.2.7"]}'}}
+spec:
+  domain: {devices: {interfaces: [{name: red, bridge: {}}]}}
+  networks: [{name: red, multus: {networkName: blue-net}}]
+status: {nodeName: node01, activePods: {pod: node01}}`)
+	for on, comes := range map[string]bool{"red-net": true, "blue-net": false} {
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+			Namespace: vmi.Namespace, Name: "launcher", UID: "pod", Labels: map[string]string{v1.CreatedByLabel: "vmi"},
+			Annotations: map[string]string{network.AnnotationNetworks: fmt.Sprintf(
+				`[{"name":%q,"namespace":"default","interface":%q}]`, on, network.LinkOf(vmi.Spec.Networks[0]))},
+		}}
+		pod.Spec.NodeName = "node01"
+		live := fake.NewClientBuilder().WithScheme(scheme).WithObjects(definition, pod).Build()
+		_, keepings, err := Networks(t.Context(), live, live, vmi)
+		if err != nil || keepings["red"].Comes != comes {
+			t.Fatalf("from %s: %+v, %v", on, keepings, err)
+		}
+		facts := baseFacts()
+		facts.Keepings = keepings
+		asked := Pod(vmi, facts).Annotations[network.AnnotationNetworks]
+		if strings.Contains(asked, `"ips":["192.0.2.7"]`) != comes {
+			t.Errorf("from %s: the pod asks for %s", on, asked)
 		}
 	}
 }

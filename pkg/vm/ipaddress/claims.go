@@ -33,8 +33,20 @@ func OfVM(vm *v1.VirtualMachine) []Claim {
 	return claims(vm, vm.Spec.Template.ObjectMeta.Annotations, &vm.Spec.Template.Spec)
 }
 
-// OfVMI returns the claims of a VMI.
-func OfVMI(vmi *v1.VirtualMachineInstance) []Claim { return claims(vmi, vmi.Annotations, &vmi.Spec) }
+// OfVMI returns the claims of a VMI. An interface that waits for the migration to another network has what is recorded
+// on the one that its guest is on.
+func OfVMI(vmi *v1.VirtualMachineInstance) []Claim {
+	out := claims(vmi, vmi.Annotations, &vmi.Spec)
+	recorded := Recorded(vmi)
+	each(vmi.Namespace, &vmi.Spec, func(nic *v1.Interface, _ *v1.Network, network string) {
+		if there := recorded[nic.Name]; there.Network != network {
+			for _, a := range merge(nil, there, there.Network) {
+				out = append(out, Claim{Interface: nic.Name, Address: a.Addr, Network: there.Network})
+			}
+		}
+	})
+	return out
+}
 
 func claims(
 	object metav1.Object, wishes map[string]string, spec *v1.VirtualMachineInstanceSpec,

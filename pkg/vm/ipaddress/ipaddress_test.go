@@ -217,43 +217,60 @@ func TestClaims(t *testing.T) {
 
 // What is recorded, in each situation of a VM's life.
 func TestWanted(t *testing.T) {
-	old := recordOf("shop/web", "shop/red-net", `"192.0.2.7"`)
-	moved := vmiOf(t, old, "")
-	moved.Status.MigrationState = &v1.VirtualMachineInstanceMigrationState{}
-	movedEarly := vmiOf(t, "", "")
-	movedEarly.Status.MigrationState = moved.Status.MigrationState
-	blue := vmiOf(t, "", "")
-	blue.Spec.Networks[1].Multus.NetworkName = "blue-net"
-	absent := vmiOf(t, "", "")
+	old, other := recordOf("shop/web", "shop/red-net", `"192.0.2.7"`), recordOf("shop/web", "shop/blue-net", `"203.0.113.7"`)
+	moves := func(vmi *v1.VirtualMachineInstance) *v1.VirtualMachineInstance {
+		vmi.Status.MigrationState = &v1.VirtualMachineInstanceMigrationState{}
+		return vmi
+	}
+	absent := vmiOf(t, old, "")
 	absent.Spec.Domain.Devices.Interfaces[1].State = v1.InterfaceStateAbsent
-	fresh := Got{Kept: true, Addresses: []string{"192.0.2.9"}}
+	fresh := Got{Network: "shop/red-net", Kept: true, Addresses: []string{"192.0.2.9"}}
+	blue := Got{Network: "shop/blue-net", Kept: true, Addresses: []string{"203.0.113.9"}}
+	const none, seven = "map[]", "map[red:{shop/red-net [192.0.2.7]}]"
+	const nine, blueNine = "map[red:{shop/red-net [192.0.2.9]}]", "map[red:{shop/blue-net [203.0.113.9]}]"
 	for name, tc := range map[string]struct {
-		record string
-		vmi    *v1.VirtualMachineInstance
-		got    *Got
-		want   string
+		record   string
+		vmi      *v1.VirtualMachineInstance
+		got      *Got
+		held, vm string
 	}{
-		"new":                        {"", nil, nil, "map[]"},
-		"stopped":                    {old, nil, nil, "map[red:{shop/red-net [192.0.2.7]}]"},
-		"has a pod since now":        {"", vmiOf(t, "", ""), &fresh, "map[red:{shop/red-net [192.0.2.9]}]"},
-		"got another":                {old, vmiOf(t, old, ""), &fresh, "map[red:{shop/red-net [192.0.2.9]}]"},
-		"not reported yet":           {old, vmiOf(t, old, ""), &Got{Kept: true}, "map[red:{shop/red-net [192.0.2.7]}]"},
-		"its network keeps none now": {old, vmiOf(t, old, ""), &Got{Addresses: fresh.Addresses}, "map[]"},
-		"has moved":                  {old, moved, &fresh, "map[red:{shop/red-net [192.0.2.7]}]"},
-		"has moved, and had none":    {"", movedEarly, &fresh, "map[red:{shop/red-net [192.0.2.9]}]"},
-		"reported is what is no address": {old, vmiOf(t, old, ""), &Got{Kept: true, Addresses: []string{"x"}},
-			"map[red:{shop/red-net [192.0.2.7]}]"},
-		"the guest is on another network": {old, blue, &fresh, "map[red:{shop/red-net [192.0.2.7]}]"},
-		"unplugged":                       {old, absent, &fresh, "map[red:{shop/red-net [192.0.2.7]}]"},
-		"recorded of another network":     {recordOf("shop/web", "shop/x", `"192.0.2.7"`), nil, nil, "map[]"},
-		"copied":                          {recordOf("shop/other", "shop/red-net", `"192.0.2.7"`), nil, nil, "map[]"},
+		"new":                 {"", nil, nil, none, none},
+		"stopped":             {old, nil, nil, none, seven},
+		"has a pod since now": {"", vmiOf(t, "", ""), &fresh, nine, nine},
+		"got another":         {old, vmiOf(t, old, ""), &fresh, nine, nine},
+		"not reported yet": {
+			old, vmiOf(t, old, ""), &Got{Network: fresh.Network, Kept: true}, seven, seven,
+		},
+		"its network keeps none now": {
+			old, vmiOf(t, old, ""), &Got{Network: fresh.Network, Addresses: fresh.Addresses}, none, none,
+		},
+		"has moved":               {old, moves(vmiOf(t, old, "")), &fresh, seven, seven},
+		"has moved, and had none": {"", moves(vmiOf(t, "", "")), &fresh, nine, nine},
+		"reported is what is no address": {
+			old, vmiOf(t, old, ""), &Got{Network: fresh.Network, Kept: true, Addresses: []string{"x"}}, seven, seven,
+		},
+		// The VM and its VMI are on red, and the pod is on blue still, or again.
+		"its pod is on another network": {"", vmiOf(t, other, ""), &blue, blueNine, none},
+		"its network was changed and changed back": {
+			old, moves(vmiOf(t, old, "")), &blue, blueNine, seven,
+		},
+		"has moved to another network": {"", moves(vmiOf(t, other, "")), &fresh, nine, nine},
+		"unplugged":                    {old, absent, &fresh, nine, nine},
+		"not in its pod":               {old, vmiOf(t, old, ""), &Got{}, seven, seven},
+		"recorded of another network":  {other, nil, nil, none, none},
+		"copied":                       {recordOf("shop/other", "shop/red-net", `"192.0.2.7"`), nil, nil, none, none},
 	} {
 		var got func(*v1.Interface, *v1.Network) Got
+		held := map[string]Given{}
 		if tc.got != nil {
 			got = func(*v1.Interface, *v1.Network) Got { return *tc.got }
+			held = Held(tc.vmi, got)
 		}
-		if out := fmt.Sprint(Wanted(vmOf(t, tc.record, ""), tc.vmi, got)); out != tc.want {
-			t.Errorf("%s: %s, want %s", name, out, tc.want)
+		if out := fmt.Sprint(held); out != tc.held {
+			t.Errorf("%s: the VMI has %s, want %s", name, out, tc.held)
+		}
+		if out := fmt.Sprint(Wanted(vmOf(t, tc.record, ""), held, got)); out != tc.vm {
+			t.Errorf("%s: the VM has %s, want %s", name, out, tc.vm)
 		}
 	}
 	if Wanted(&v1.VirtualMachine{}, nil, nil) != nil {

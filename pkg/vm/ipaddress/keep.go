@@ -38,6 +38,8 @@ type Keeping struct {
 	Why string
 	// Definition is what is known of the network, nil for nothing.
 	Definition *Definition
+	// Comes says that the guest is on another network yet, from which the pod's migration brings it to this one.
+	Comes bool
 }
 
 // Keep returns whether and how an interface on a network keeps its IP addresses over starts. namespace is the VM's,
@@ -168,11 +170,14 @@ func (d *Definition) ranges() string {
 //
 // The target of a migration asks for none of the guest's: as soon as its pod is connected, its kernel would answer who
 // sends to the guest, which is elsewhere, and end the guest's connections. Its IPAM plugin gives it another address.
-// The plugin static has none to give, and is asked for the address of the network itself, which no host has.
+// The plugin static has none to give, and is asked for the address of the network itself, which no host has. On a
+// network to which the guest comes nobody has its addresses yet: the target asks for those that are wished for, as a
+// pod that starts does.
 func (k *Keeping) Ask(vmi *v1.VirtualMachineInstance, name string, target bool) []string {
 	if k.Way != ByRequest && k.Way != ByArgument {
 		return nil
 	}
+	target = target && !k.Comes
 	if target && k.Definition.IPAM != static {
 		return nil
 	}

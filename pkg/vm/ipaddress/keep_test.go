@@ -168,6 +168,11 @@ func TestAsk(t *testing.T) {
 		if start != tc.start || target != tc.target || keeping.Recorded() != tc.recorded {
 			t.Errorf("%s: starts with %s, moves with %s, recorded %v", name, start, target, keeping.Recorded())
 		}
+		// A network to which the guest comes is asked as at a start.
+		keeping.Comes = true
+		if target := fmt.Sprint(keeping.Ask(vmi, "red", true)); target != start {
+			t.Errorf("%s: comes with %s, want %s", name, target, start)
+		}
 	}
 }
 

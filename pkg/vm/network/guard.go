@@ -85,7 +85,7 @@ const maxAddresses = 64
 // migrates to. The pod network is left out: there the guest has the addresses of its new pod alone. annotations are the
 // pod's, for a plan of an earlier version.
 func (p *Plan) Guards(annotations map[string]string) map[string]Guard {
-	out, connected := map[string]Guard{}, definitions(annotations)
+	out, connected := map[string]Guard{}, DefinitionsOf(annotations)
 	for i := range p.Interfaces {
 		if nic := &p.Interfaces[i]; nic.Guard != nil && nic.PodLink != PodLink {
 			g := *nic.Guard

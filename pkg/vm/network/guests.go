@@ -17,10 +17,9 @@ func (l Link) guests(vmi *v1.VirtualMachineInstance, n *v1.Network) Link {
 	if n.Multus == nil || n.Multus.Default {
 		return l
 	}
+	given := map[int]bool{}
 	for _, a := range ipaddress.OfInterface(vmi, n.Name, macaddress.Network(vmi.Namespace, n)) {
-		i := slices.IndexFunc(l.Addresses, func(p netip.Prefix) bool {
-			return p.Addr().Is4() == a.Is4() && p.Addr().IsGlobalUnicast()
-		})
+		i := l.placeOf(a.Addr, given)
 		own := netip.Prefix{}
 		switch {
 		case i >= 0 && l.Addresses[i].Masked().Contains(a.Addr):
@@ -32,13 +31,28 @@ func (l Link) guests(vmi *v1.VirtualMachineInstance, n *v1.Network) Link {
 		}
 		l.Addresses = slices.Clone(l.Addresses)
 		if i < 0 {
-			l.Addresses = append(l.Addresses, own)
-			continue
+			i, l.Addresses = len(l.Addresses), append(l.Addresses, own)
 		}
-		l.Addresses[i] = own
+		l.Addresses[i], given[i] = own, true
 	}
 	l.Addresses = slices.DeleteFunc(slices.Clone(l.Addresses), ipaddress.Stands)
 	return l
+}
+
+// placeOf returns the index of the link's address whose place one of the guest's takes, which is not among those that
+// are given: of the same subnet, or else of the same family; -1 for none.
+func (l Link) placeOf(a netip.Addr, given map[int]bool) int {
+	out := -1
+	for i, p := range l.Addresses {
+		switch {
+		case p.Addr().Is4() != a.Is4() || !p.Addr().IsGlobalUnicast() || given[i]:
+		case p.Masked().Contains(a):
+			return i
+		case out < 0:
+			out = i
+		}
+	}
+	return out
 }
 
 // podIPs returns the addresses that the pod was given on a link. Those that only stand in for the addresses of a guest

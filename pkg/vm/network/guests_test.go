@@ -80,10 +80,11 @@ func TestGot(t *testing.T) {
 	vmi := vmiOf(t, redSpec)
 	annotations := map[string]string{
 		ipaddress.PodAnnotation: "red",
+		AnnotationNetworks:      `[{"name":"blue-net","namespace":"other","interface":"podb1f51a511f1"}]`,
 		AnnotationStatus: `[{"name":"cbr0","interface":"eth0","ips":["10.0.0.5"],"default":true},` +
 			`{"name":"other/red-net","interface":"podb1f51a511f1","ips":["192.0.2.7","fd00::7"]}]`,
 	}
-	for i, want := range []string{"{[10.0.0.5] false}", "{[192.0.2.7 fd00::7] true}", "{[] false}"} {
+	for i, want := range []string{"{ [10.0.0.5] false}", "{other/blue-net [192.0.2.7 fd00::7] true}", "{ [] false}"} {
 		got := Got(annotations, &vmi.Spec.Domain.Devices.Interfaces[i], &vmi.Spec.Networks[i])
 		if fmt.Sprint(got) != want {
 			t.Errorf("%s: %v, want %s", vmi.Spec.Networks[i].Name, got, want)
@@ -113,6 +114,10 @@ func TestGuestsAddresses(t *testing.T) {
 		"comes, nothing is said": {[]string{"192.0.2.7/24"}, "", "", true, "192.0.2.7/24 [192.0.2.7]", "[192.0.2.7]"},
 		"comes, of another subnet": {
 			[]string{"192.0.2.7/24"}, `"198.51.100.9"`, "", true, "192.0.2.7/24 [192.0.2.7]", "[192.0.2.7]",
+		},
+		"comes, with two of a family": {
+			[]string{"192.0.2.7/24", "198.51.100.7/24"}, `"198.51.100.9","192.0.2.9"`, "", true,
+			"192.0.2.9/24 [192.0.2.9 198.51.100.7]", "[192.0.2.7 198.51.100.7]",
 		},
 		"comes, static": {
 			[]string{"192.0.2.0/24"}, "", "192.0.2.9/24", true, "192.0.2.9/24 [192.0.2.9]", "[]",

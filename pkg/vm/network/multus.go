@@ -189,10 +189,14 @@ func Attachments(annotations map[string]string) (list []Attachment, known bool) 
 	return list, true
 }
 
-// Got returns what a pod has got of an interface's network: the addresses that Multus reports of its link, and whether
-// they are to be recorded.
+// Got returns what a pod has got of an interface's network: the network that it asked for, which is another one than
+// n's while an interface waits for the migration that moves it; the addresses that Multus reports of its link, and
+// whether they are to be recorded.
 func Got(annotations map[string]string, nic *v1.Interface, n *v1.Network) ipaddress.Got {
-	out := ipaddress.Got{Kept: ipaddress.Named(annotations[ipaddress.PodAnnotation], nic.Name)}
+	out := ipaddress.Got{
+		Network: DefinitionsOf(annotations)[LinkOf(*n)],
+		Kept:    ipaddress.Named(annotations[ipaddress.PodAnnotation], nic.Name),
+	}
 	list, _ := Attachments(annotations)
 	for _, a := range list {
 		if a.Interface == LinkOf(*n) {

@@ -82,7 +82,7 @@ func Lacking(
 func Moved(
 	vmi *v1.VirtualMachineInstance, annotations map[string]string, has func(name string) bool,
 ) (moved []string) {
-	connected := definitions(annotations)
+	connected := DefinitionsOf(annotations)
 	networks := byName(vmi)
 	for i := range vmi.Spec.Domain.Devices.Interfaces {
 		nic := &vmi.Spec.Domain.Devices.Interfaces[i]
@@ -97,8 +97,8 @@ func Moved(
 	return moved
 }
 
-// definitions returns the NetworkAttachmentDefinitions, NAMESPACE/NAME, that a pod has asked Multus for, by link.
-func definitions(annotations map[string]string) map[string]string {
+// DefinitionsOf returns the NetworkAttachmentDefinitions, NAMESPACE/NAME, that a pod has asked Multus for, by link.
+func DefinitionsOf(annotations map[string]string) map[string]string {
 	out := map[string]string{}
 	for _, s := range selectionsOf(annotations) {
 		out[s.Interface] = s.Namespace + "/" + s.Name
