@@ -164,9 +164,7 @@ func (r *Reconciler) look(ctx context.Context, vm *v1.VirtualMachine) (View, err
 	if err := r.lookAtAddresses(ctx, &view); err != nil {
 		return View{}, err
 	}
-	if err := r.lookAtSandbox(ctx, &view); err != nil {
-		return View{}, err
-	}
+	r.lookAtSandbox(ctx, &view)
 	if err := r.lookAtReferences(ctx, &view); err != nil {
 		return View{}, err
 	}

@@ -2,13 +2,13 @@ package vmcontroller
 
 import (
 	"context"
-	"fmt"
 	"regexp"
 	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	v1 "kubevirt.io/api/core/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/virtkit/virtkit/pkg/vm/conditions"
@@ -50,20 +50,21 @@ func (view *View) bare() (pod *corev1.Pod, in time.Duration) {
 	return nil, 0
 }
 
-// lookAtSandbox reads why the VM's pod has no sandbox, once that takes long, and says when to look again.
-func (r *Reconciler) lookAtSandbox(ctx context.Context, view *View) error {
+// lookAtSandbox reads why the VM's pod has no sandbox, once that takes long, and says when to look again. Where it
+// cannot be read the VM goes on without.
+func (r *Reconciler) lookAtSandbox(ctx context.Context, view *View) {
 	pod, in := view.bare()
 	if view.SandboxIn = in; pod == nil {
-		return nil
+		return
 	}
 	var events corev1.EventList
 	err := r.Live.List(ctx, &events, client.InNamespace(pod.Namespace),
 		client.MatchingFields{"involvedObject.uid": string(pod.UID), "reason": reasonSandbox})
 	if err != nil {
-		return fmt.Errorf("list events of pod %s: %w", pod.Name, err)
+		ctrl.LoggerFrom(ctx).Error(err, "list events of a pod", "pod", pod.Name)
+		return
 	}
 	view.Sandbox = lastSandbox(events.Items)
-	return nil
 }
 
 // sandboxID is the name that a runtime gives a sandbox, another one at each attempt.

@@ -68,14 +68,14 @@ type plugin struct {
 	Capabilities map[string]bool `json:"capabilities"`
 	IPAM         struct {
 		rangeConf
-		Type      string        `json:"type"`
-		Ranges    [][]rangeConf `json:"ranges"`
-		Addresses []struct {
-			Address string `json:"address"`
-		} `json:"addresses"`
+		Type string `json:"type"`
+		// Ranges are host-local's, Addresses static's; other plugins may have others of these names.
+		Ranges    json.RawMessage `json:"ranges"`
+		Addresses json.RawMessage `json:"addresses"`
 	} `json:"ipam"`
-	Subnets            string `json:"subnets"`
-	AllowPersistentIPs bool   `json:"allowPersistentIPs"`
+	// Subnets and AllowPersistentIPs are OVN-Kubernetes's.
+	Subnets            json.RawMessage `json:"subnets"`
+	AllowPersistentIPs json.RawMessage `json:"allowPersistentIPs"`
 }
 
 type rangeConf struct {
@@ -109,10 +109,14 @@ func ParseDefinition(config string) (*Definition, error) {
 	switch {
 	case p.Type == kubeOVN && out.IPAM == "":
 		out.IPAM = kubeOVN
-	case p.Type == ovnKubernetes && p.Subnets != "":
-		out.IPAM, out.Persistent = ovnKubernetes, p.AllowPersistentIPs
+	case p.Type == ovnKubernetes && subnets(p.Subnets):
+		out.IPAM, out.Persistent = ovnKubernetes, string(p.AllowPersistentIPs) == "true"
 	case out.IPAM == static:
-		for _, own := range p.IPAM.Addresses {
+		var addresses []struct {
+			Address string `json:"address"`
+		}
+		_ = json.Unmarshal(p.IPAM.Addresses, &addresses) // what it cannot read static refuses, for every pod
+		for _, own := range addresses {
 			if prefix, err := netip.ParsePrefix(own.Address); err == nil { // else static refuses every pod
 				out.Own = append(out.Own, prefix)
 			}
@@ -123,9 +127,18 @@ func ParseDefinition(config string) (*Definition, error) {
 	return out, nil
 }
 
+// subnets reports whether OVN-Kubernetes gives addresses: those of a list, with commas between.
+func subnets(raw json.RawMessage) bool {
+	var text string
+	return json.Unmarshal(raw, &text) == nil && text != ""
+}
+
 // ranges returns the sets of host-local; nil where one cannot be read, which host-local refuses.
 func (p *plugin) ranges() []Set {
-	lists := p.IPAM.Ranges
+	var lists [][]rangeConf
+	if len(p.IPAM.Ranges) > 0 && json.Unmarshal(p.IPAM.Ranges, &lists) != nil {
+		return nil
+	}
 	if p.IPAM.Subnet != "" {
 		lists = append([][]rangeConf{{p.IPAM.rangeConf}}, lists...)
 	}

@@ -92,7 +92,14 @@ func last(network netip.Prefix) netip.Addr {
 	return out
 }
 
+// maxAddresses is how many addresses one interface has at most.
+const maxAddresses = 16
+
 func parseAll(texts []string) ([]Address, error) {
+	if len(texts) > maxAddresses {
+		return nil, fmt.Errorf("there are %d addresses, and %d are the most of an interface; remove some", len(texts),
+			maxAddresses)
+	}
 	var out []Address
 	for _, text := range texts {
 		a, err := Parse(text)

@@ -120,6 +120,8 @@ func TestRecord(t *testing.T) {
 		"x": "is not " + example,
 		recordOf("shop/web", "shop/red-net", `"x"`):                        `interface red: "x" is not an IP address`,
 		recordOf("shop/web", "shop/red-net", `"192.0.2.7","192.0.2.7/24"`): "192.0.2.7 is named twice",
+		recordOf("shop/web", "shop/red-net", `"x"`+strings.Repeat(`,"x"`, maxAddresses)): "there are 17 addresses, and 16 " +
+			"are the most",
 	} {
 		if _, err := Decode(text); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", text, err)

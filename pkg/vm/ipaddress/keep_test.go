@@ -68,6 +68,15 @@ func TestKeep(t *testing.T) {
 			config: where, why: "the IPAM plugin whereabouts of network shop/net is not known to take addresses",
 			wish: "192.0.2.7", refusal: "whereabouts",
 		},
+		"another whose keys are of other kinds": {
+			config: `{"type":"macvlan","capabilities":{"ips":true},"subnets":["192.0.2.0/24"],"allowPersistentIPs":1,` +
+				`"ipam":{"type":"spiderpool","ranges":["192.0.2.0/24"],"addresses":"all"}}`,
+			way: ByRequest, wish: "192.0.2.7", wishWay: ByRequest,
+		},
+		"host-local, ranges that are none": {
+			config: `{"type":"bridge","ipam":{"type":"host-local","ranges":["192.0.2.0/24"]}}`, way: ByArgument,
+			wish: "192.0.2.7", wishWay: ByArgument,
+		},
 		"another with capability": {config: capable, way: ByRequest, wish: "192.0.2.7", wishWay: ByRequest},
 		"dhcp": {
 			config: `{"type":"macvlan","ipam":{"type":"dhcp"}}`, why: "asks the DHCP server anew", wish: "192.0.2.7",

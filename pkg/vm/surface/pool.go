@@ -18,6 +18,7 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 	"kubevirt.io/api/pool/v1beta1"
 
+	"github.com/virtkit/virtkit/pkg/vm/ipaddress"
 	"github.com/virtkit/virtkit/pkg/vm/macaddress"
 )
 
@@ -108,6 +109,11 @@ func PoolWarnings(pool *v1beta1.VirtualMachinePool) []string {
 				"pool, and only one of them runs: the others wait, and say MACAddressInUse; leave macAddress out, "+
 				"and each VM gets an address of its own")
 		}
+		if ips := sharedIPs(pool.Namespace, made.Spec.Template); ips != "" {
+			out = append(out, "spec.virtualMachineTemplate.spec.template.metadata."+ips+" is given to every VM of the "+
+				"pool, and only one of them runs: the others wait, and say IPAddressInUse; remove the annotation, and "+
+				"each VM gets an address of its own")
+		}
 	}
 	return out
 }
@@ -117,12 +123,34 @@ func ReplicaSetWarnings(set *v1.VirtualMachineInstanceReplicaSet) []string {
 	if set.Spec.Template == nil {
 		return nil
 	}
-	macs := sharedMACs(set.Namespace, &set.Spec.Template.Spec)
-	if macs == "" {
-		return nil
+	var out []string
+	if macs := sharedMACs(set.Namespace, &set.Spec.Template.Spec); macs != "" {
+		out = append(out, "spec.template.spec."+macs+" is given to every instance of the set, and two of them on one "+
+			"network take each other's frames; leave macAddress out, and each instance gets an address of its own")
 	}
-	return []string{"spec.template.spec." + macs + " is given to every instance of the set, and two of them on one " +
-		"network take each other's frames; leave macAddress out, and each instance gets an address of its own"}
+	if ips := sharedIPs(set.Namespace, set.Spec.Template); ips != "" {
+		out = append(out, "spec.template.metadata."+ips+" is given to every instance of the set, and two of them on "+
+			"one network are taken for each other; remove the annotation, and each instance gets an address of its own")
+	}
+	return out
+}
+
+// sharedIPs names the IP addresses that guests made from a template are all wished to have, with the annotation; "" for
+// none.
+func sharedIPs(namespace string, template *v1.VirtualMachineInstanceTemplateSpec) string {
+	var ips []string
+	for _, claim := range ipaddress.OfVMI(&v1.VirtualMachineInstance{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Annotations: template.ObjectMeta.Annotations},
+		Spec:       template.Spec,
+	}) {
+		if claim.Wished {
+			ips = append(ips, claim.Address.String())
+		}
+	}
+	if len(ips) == 0 {
+		return ""
+	}
+	return "annotations[" + ipaddress.Wish + "]: " + strings.Join(ips, " and ")
 }
 
 // sharedMACs names the MAC addresses of a template that guests made from it would share on a network, with the first

@@ -3,6 +3,7 @@ package surface
 import (
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/virtkit/virtkit/pkg/names"
 	"github.com/virtkit/virtkit/pkg/vm/hotplug"
+	"github.com/virtkit/virtkit/pkg/vm/ipaddress"
 	"github.com/virtkit/virtkit/pkg/vm/network"
 	"github.com/virtkit/virtkit/pkg/vm/sizing"
 )
@@ -162,15 +164,19 @@ func ValidateVirtualMachineInstance(vmi *v1.VirtualMachineInstance, by Actor) fi
 	return append(errs, validateSpec(&vmi.Spec, spec)...)
 }
 
-// ValidateVirtualMachineInstanceUpdate checks a change: the spec of a VMI never changes, its
+// settledAnnotations are those on a VMI that its author gives it at creation, and that are the components' from then on:
+// the addresses that are its guest's alone on their networks.
+var settledAnnotations = []string{ipaddress.Wish, ipaddress.Annotation}
+
+// ValidateVirtualMachineInstanceUpdate checks a change: the spec of a VMI and its addresses never change, its
 // reserved labels and annotations are the components', and its rate limits may change.
 func ValidateVirtualMachineInstanceUpdate(vmi, old *v1.VirtualMachineInstance, by Actor) field.ErrorList {
 	if by.Component {
 		return nil
 	}
 	errs := validateReserved(reservedLabels, vmi.Labels, old.Labels, field.NewPath("metadata", "labels"))
-	errs = append(errs, validateReserved(reservedAnnotations, vmi.Annotations, old.Annotations,
-		field.NewPath("metadata", "annotations"))...)
+	errs = append(errs, validateReserved(slices.Concat(reservedAnnotations, settledAnnotations), vmi.Annotations,
+		old.Annotations, field.NewPath("metadata", "annotations"))...)
 	errs = append(errs, validateDeviceAnnotations(vmi.Annotations, old.Annotations, &vmi.Spec,
 		field.NewPath("metadata", "annotations"))...)
 	before, after := &old.Spec, &vmi.Spec

@@ -12,6 +12,7 @@ import (
 	"kubevirt.io/api/migrations/v1alpha1"
 	"sigs.k8s.io/yaml"
 
+	"github.com/virtkit/virtkit/pkg/vm/ipaddress"
 	"github.com/virtkit/virtkit/pkg/vm/network"
 )
 
@@ -615,6 +616,18 @@ func TestValidateInstanceUpdate(t *testing.T) {
 	if got := Message(ValidateVirtualMachineInstance(opened, user)); !strings.Contains(got,
 		"metadata.annotations[virtkit.io/network-policies]: is set by") {
 		t.Error(got)
+	}
+	// The addresses that a guest has are no other's: nobody gives a guest that is there those of others.
+	for _, key := range []string{ipaddress.Wish, ipaddress.Annotation} {
+		addressed := old.DeepCopy()
+		addressed.Annotations = map[string]string{key: "{}"}
+		if errs := ValidateVirtualMachineInstanceUpdate(addressed, old, controller); errs != nil {
+			t.Error(Message(errs))
+		}
+		if got := Message(ValidateVirtualMachineInstanceUpdate(addressed, old, user)); !strings.HasPrefix(got,
+			"metadata.annotations["+key+"]: is set by") {
+			t.Error(got)
+		}
 	}
 	changed := old.DeepCopy()
 	changed.Spec.Hostname = "x"
