@@ -41,7 +41,11 @@ func (s *session) link(ctx context.Context, client launcherpb.LauncherClient, vm
 	if err != nil {
 		return fmt.Errorf("encode VirtualMachineInstance: %w", err)
 	}
-	plan, err := json.Marshal(connected(vmi, seen.Plan, s.target.Annotations))
+	here := connected(vmi, seen.Plan, s.target.Annotations)
+	if err := s.behindPolicies(vmi, &here); err != nil {
+		return err
+	}
+	plan, err := json.Marshal(here)
 	if err != nil {
 		return fmt.Errorf("encode network plan: %w", err)
 	}

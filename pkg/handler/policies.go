@@ -1,6 +1,7 @@
 package handler
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -22,31 +23,43 @@ const policyRetryMost = 30 * time.Second
 var errPoliciesUnread = errors.New("which MultiNetworkPolicies hold is not known yet: virt-controller writes it into " +
 	"the VMI's annotation " + network.AnnotationPolicies + "; see whether virt-controller of this version runs")
 
-// policiesOf returns what holds for the guest of a VMI on the interfaces of its plan, as virt-controller has written it
-// into the VMI: nobody else may. It fails where one of them is missing, nil are no rules at all.
-func policiesOf(vmi *v1.VirtualMachineInstance, plan *network.Plan) (multipolicy.Rules, error) {
+// policiesOf returns what holds for the guest of a VMI on the interfaces of its plan, each on the network that its pod
+// was connected to, as virt-controller has written it into the VMI: nobody else may. It fails where that is not written.
+// Of a guest that runs, what is not written any more holds as in held, and what nobody knows lets nothing pass.
+func policiesOf(
+	vmi *v1.VirtualMachineInstance, plan *network.Plan, held multipolicy.Rules, runs bool,
+) (multipolicy.Rules, error) {
 	on := multipolicy.On(vmi)
-	var rules multipolicy.Rules
+	var rules, out multipolicy.Rules
 	for i := range plan.Interfaces {
 		nic := &plan.Interfaces[i]
-		if nic.Binding != network.Bridge || on[nic.Name] == "" {
+		at := cmp.Or(nic.Network, on[nic.Name])
+		if nic.Binding != network.Bridge || at == "" {
 			continue
 		}
 		text, written := vmi.Annotations[network.AnnotationPolicies]
 		if !written {
 			return nil, fmt.Errorf("interface %q: %w", nic.Name, errPoliciesUnread)
 		}
-		if rules == nil {
+		if out == nil {
 			var err error
 			if rules, err = multipolicy.Decode(text); err != nil {
 				return nil, err
 			}
+			out = multipolicy.Rules{}
 		}
-		if rules[nic.Name].Network != on[nic.Name] {
+		here, known := rules.On(nic.Name, at)
+		if !known && runs {
+			if here, known = held.On(nic.Name, at); !known {
+				here, known = multipolicy.Unknown(at), true
+			}
+		}
+		if !known {
 			return nil, fmt.Errorf("interface %q: %w", nic.Name, errPoliciesUnread)
 		}
+		out[nic.Name] = here
 	}
-	return rules, nil
+	return out, nil
 }
 
 // runsHere reports whether the guest of a VMI runs on this node already, behind the rules that its pod has.
@@ -57,9 +70,10 @@ func (s *session) runsHere(vmi *v1.VirtualMachineInstance) bool {
 // police puts the policies of a guest into its pod before it has a tap to send by. It fails where they are not known
 // yet: the guest does not start then. One that runs stays behind the rules that it has, until keepPoliced has others.
 func (s *session) police(vmi *v1.VirtualMachineInstance, ns *os.File, plan *network.Plan) error {
-	rules, err := policiesOf(vmi, plan)
+	runs := s.runsHere(vmi)
+	rules, err := policiesOf(vmi, plan, s.holding(), runs)
 	if err != nil {
-		if s.runsHere(vmi) {
+		if runs {
 			return nil
 		}
 		return err
@@ -82,7 +96,7 @@ func (s *session) keepPoliced(ctx context.Context, process *podfs.Process) {
 		defer ns.Close()
 		return apply.Police(ns, plan, rules)
 	}
-	var done *string
+	var done policed
 	s.sync(ctx, "MultiNetworkPolicies of the guest", policyRetryMost,
 		func(vmi *v1.VirtualMachineInstance) (time.Duration, error) {
 			err := s.policeAgain(ctx, &done, put, vmi)
@@ -97,24 +111,31 @@ func (s *session) keepPoliced(ctx context.Context, process *podfs.Process) {
 		})
 }
 
+// policed is what was put into a pod: of which plan, by which text, for a guest that ran or did not.
+type policed struct {
+	plan *network.Plan
+	text string
+	runs bool
+}
+
 // policeAgain has put put the policies of a VMI into the pod, unless they are those of done.
 func (s *session) policeAgain(
-	ctx context.Context, done **string, put func(network.Plan, multipolicy.Rules) error, vmi *v1.VirtualMachineInstance,
+	ctx context.Context, done *policed, put func(network.Plan, multipolicy.Rules) error, vmi *v1.VirtualMachineInstance,
 ) error {
-	plan, text := s.observation().Plan, vmi.Annotations[network.AnnotationPolicies]
-	if plan == nil || *done != nil && **done == text {
+	now := policed{s.observation().Plan, vmi.Annotations[network.AnnotationPolicies], s.runsHere(vmi)}
+	if now.plan == nil || now == *done {
 		return nil
 	}
-	rules, err := policiesOf(vmi, plan)
+	rules, err := policiesOf(vmi, now.plan, s.holding(), now.runs)
 	if errors.Is(err, errPoliciesUnread) {
 		return nil // an earlier virt-controller's VMI: this one's annotation makes another pass
 	}
 	if err == nil {
-		err = s.do(ctx, "policies of the pod's network", func() error { return put(*plan, rules) })
+		err = s.do(ctx, "policies of the pod's network", func() error { return put(*now.plan, rules) })
 	}
 	if err == nil {
 		s.holds(rules)
-		*done = &text
+		*done = now
 	}
 	return err
 }
@@ -131,4 +152,17 @@ func (s *session) holding() multipolicy.Rules {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.policies
+}
+
+// behindPolicies fails unless the rules of all interfaces of a plan, which are to be plugged in, are in the pod.
+func (s *session) behindPolicies(vmi *v1.VirtualMachineInstance, plan *network.Plan) error {
+	held, on := s.holding(), multipolicy.On(vmi)
+	for i := range plan.Interfaces {
+		nic := &plan.Interfaces[i]
+		at := cmp.Or(nic.Network, on[nic.Name])
+		if _, known := held.On(nic.Name, at); nic.Binding == network.Bridge && at != "" && !known {
+			return fmt.Errorf("interface %q: %w", nic.Name, errPoliciesUnread)
+		}
+	}
+	return nil
 }

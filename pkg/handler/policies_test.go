@@ -42,26 +42,75 @@ const (
 )
 
 func TestPoliciesOf(t *testing.T) {
+	const moves = `{"red":{"network":"default/blue","others":[{"network":"default/red","policies":[` +
+		`{"name":"p","ingress":{}}]}]}}`
+	held := multipolicy.Rules{"red": {Network: "default/red", Policies: []multipolicy.Policy{{Name: "held"}}}}
 	for name, c := range map[string]struct {
 		text, error string
 		binding     network.Binding
-		rules       bool
+		// at is the network of the plan, held what the pod has.
+		at   string
+		held multipolicy.Rules
+		// starts and runs are the policies of a guest that starts or runs; "-" for none that is known.
+		starts, runs string
 	}{
-		"not written":          {"", errPoliciesUnread.Error(), network.Bridge, false},
-		"not this interface's": {`{}`, errPoliciesUnread.Error(), network.Bridge, false},
+		"not written":          {error: errPoliciesUnread.Error(), binding: network.Bridge},
+		"not this interface's": {text: `{}`, binding: network.Bridge, starts: "-", runs: "(not known)"},
 		"of another network": {
-			`{"red":{"network":"default/blue"}}`, errPoliciesUnread.Error(), network.Bridge, false,
+			text: `{"red":{"network":"default/blue"}}`, binding: network.Bridge, starts: "-", runs: "(not known)",
 		},
-		"no rules":            {`[`, network.AnnotationPolicies, network.Bridge, false},
-		"none hold":           {noneHold, "", network.Bridge, true},
-		"one holds":           {oneHolds, "", network.Bridge, true},
-		"a tap of the plugin": {"", "", network.Tap, false},
+		"not this interface's any more": {text: `{}`, binding: network.Bridge, held: held, starts: "-", runs: "held"},
+		"on its way to another network": {text: moves, binding: network.Bridge, at: "default/red", starts: "p", runs: "p"},
+		"there":                         {text: moves, binding: network.Bridge, at: "default/blue"},
+		"no rules":                      {text: `[`, error: network.AnnotationPolicies, binding: network.Bridge},
+		"none hold":                     {text: noneHold, binding: network.Bridge},
+		"one holds":                     {text: oneHolds, binding: network.Bridge, starts: "p", runs: "p"},
+		"a tap of the plugin":           {binding: network.Tap},
 	} {
-		rules, err := policiesOf(onRed(c.text), planOfRed(c.binding))
-		if (err == nil) != (c.error == "") || err != nil && !strings.Contains(err.Error(), c.error) ||
-			(rules != nil) != c.rules {
-			t.Errorf("%s: %v, %v", name, rules, err)
+		for _, runs := range []bool{false, true} {
+			plan := planOfRed(c.binding)
+			plan.Interfaces[1].Network = c.at
+			rules, err := policiesOf(onRed(c.text), plan, c.held, runs)
+			want, fails := c.starts, c.error
+			if runs {
+				want = c.runs
+			}
+			if want == "-" {
+				want, fails = "", errPoliciesUnread.Error()
+			}
+			if (err == nil) != (fails == "") || err != nil && !strings.Contains(err.Error(), fails) {
+				t.Errorf("%s, runs %v: %v, want %q", name, runs, err, fails)
+			}
+			var got string
+			for _, p := range rules["red"].Policies {
+				got += p.Name
+			}
+			if got != want || err == nil && (rules["red"].Network == "") != (c.binding == network.Tap) {
+				t.Errorf("%s, runs %v: %+v, want %q", name, runs, rules, want)
+			}
 		}
+	}
+}
+
+// Rules of an interface that is to be absent hold while the guest may have it, and one that comes is not plugged in
+// before its rules are there.
+func TestPoliciesOfPlug(t *testing.T) {
+	absent := onRed(oneHolds)
+	absent.Spec.Domain.Devices.Interfaces[1].State = v1.InterfaceStateAbsent
+	rules, err := policiesOf(absent, planOfRed(network.Bridge), nil, true)
+	if err != nil || len(rules["red"].Policies) != 1 || rules["red"].Policies[0].Name != "p" {
+		t.Errorf("absent: %+v, %v", rules, err)
+	}
+	s := &session{}
+	if err := s.behindPolicies(onRed(oneHolds), planOfRed(network.Bridge)); !errors.Is(err, errPoliciesUnread) {
+		t.Errorf("nothing is there: %v", err)
+	}
+	if err := s.behindPolicies(onRed(oneHolds), planOfRed(network.Tap)); err != nil {
+		t.Errorf("a tap of the plugin's: %v", err)
+	}
+	s.holds(rules)
+	if err := s.behindPolicies(onRed(oneHolds), planOfRed(network.Bridge)); err != nil {
+		t.Errorf("the rules are there: %v", err)
 	}
 }
 
@@ -115,7 +164,7 @@ func TestPoliceAgain(t *testing.T) {
 	s.seen.Plan = planOfRed(network.Bridge)
 	var put []int
 	var failure error
-	var done *string
+	var done policed
 	again := func(text string) error {
 		return s.policeAgain(t.Context(), &done, func(_ network.Plan, rules multipolicy.Rules) error {
 			put = append(put, len(rules["red"].Policies))

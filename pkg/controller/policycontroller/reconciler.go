@@ -125,7 +125,7 @@ func (r *Reconciler) ofPolicy(ctx context.Context, policy client.Object) []recon
 // look compiles what holds for a VMI. Nothing is said before it is known whether there are policies.
 func (r *Reconciler) look(ctx context.Context, vmi *v1.VirtualMachineInstance) (View, error) {
 	on := multipolicy.On(vmi)
-	if len(on) == 0 || vmi.IsFinal() || vmi.DeletionTimestamp != nil {
+	if len(on) == 0 || vmi.IsFinal() { // one that is being deleted may run for long
 		r.concerned.set(client.ObjectKeyFromObject(vmi), nil)
 		return View{}, frame.ErrNothing
 	}
@@ -140,9 +140,13 @@ func (r *Reconciler) look(ctx context.Context, vmi *v1.VirtualMachineInstance) (
 	if err := r.Policies.List(ctx, &policies, client.InNamespace(vmi.Namespace)); err != nil {
 		return View{}, err
 	}
+	before, err := multipolicy.Decode(vmi.Annotations[network.AnnotationPolicies])
+	if err != nil {
+		before = nil // there is none, or it is made anew
+	}
 	in := &multipolicy.Input{
 		Namespace: vmi.Namespace, Labels: vmicontroller.PodLabels(vmi), Ports: vmicontroller.ContainerPorts(vmi),
-		Interfaces: on, Policies: policies.Items,
+		Interfaces: multipolicy.Networks(on, before), Policies: policies.Items,
 	}
 	rules, selects := multipolicy.Compile(in)
 	key := client.ObjectKeyFromObject(vmi)

@@ -21,8 +21,9 @@ type Input struct {
 	Namespace string
 	Labels    map[string]string
 	Ports     []corev1.ContainerPort
-	// Interfaces are the guest's interfaces on networks of Multus: NAMESPACE/NAME by their names.
-	Interfaces map[string]string
+	// Interfaces are the guest's interfaces on networks of Multus, by their names: the networks that each may be on,
+	// NAMESPACE/NAME, of which the first is that of its VMI (Networks).
+	Interfaces map[string][]string
 	// Policies are those of the guest's namespace.
 	Policies []MultiNetworkPolicy
 	// Peers are pods on networks of Multus, Namespaces the labels of all namespaces that have some.
@@ -30,12 +31,13 @@ type Input struct {
 	Namespaces map[string]map[string]string
 }
 
-// On returns a VMI's interfaces on networks of Multus that a bridge in its pod connects: NAMESPACE/NAME by their names.
-// (A tap of a CNI plugin's, too, for which nothing is made.)
+// On returns a VMI's interfaces on networks of Multus that a bridge in its pod connects: NAMESPACE/NAME by their names;
+// those that are to be absent, too, since the guest may have them still. (A tap of a CNI plugin's, too, for which nothing
+// is made.)
 func On(vmi *v1.VirtualMachineInstance) map[string]string {
 	var out map[string]string
 	for _, nic := range vmi.Spec.Domain.Devices.Interfaces {
-		if nic.SRIOV != nil || nic.State == v1.InterfaceStateAbsent {
+		if nic.SRIOV != nil {
 			continue
 		}
 		i := slices.IndexFunc(vmi.Spec.Networks, func(n v1.Network) bool { return n.Name == nic.Name })
@@ -57,26 +59,41 @@ func Compile(in *Input) (rules Rules, selects bool) {
 	policies := slices.Clone(in.Policies)
 	slices.SortFunc(policies, func(a, b MultiNetworkPolicy) int { return cmp.Compare(a.Name, b.Name) })
 	rules = make(Rules, len(in.Interfaces))
-	for name, network := range in.Interfaces {
-		nic := Interface{Network: network}
-		for i := range policies {
-			p := &policies[i]
-			if p.Namespace != in.Namespace || p.DeletionTimestamp != nil && len(p.Finalizers) == 0 {
-				continue
-			}
-			networks := p.Networks()
-			if !slices.Contains(networks, network) {
-				continue
-			}
-			c := compiling{in: in, networks: networks}
-			if compiled, holds := c.policy(p); holds {
-				nic.Policies = append(nic.Policies, compiled)
-				selects = selects || c.selects
-			}
+	for name, networks := range in.Interfaces {
+		var all []Interface
+		for _, network := range networks {
+			nic, of := in.on(network, policies)
+			all, selects = append(all, nic), selects || of
 		}
-		rules[name] = nic
+		first := all[0]
+		first.Others = slices.Clip(all[1:])
+		if len(first.Others) == 0 {
+			first.Others = nil
+		}
+		rules[name] = first
 	}
 	return rules, selects
+}
+
+// on returns what holds on one network, and whether that selects pods by labels.
+func (in *Input) on(network string, policies []MultiNetworkPolicy) (nic Interface, selects bool) {
+	nic.Network = network
+	for i := range policies {
+		p := &policies[i]
+		if p.Namespace != in.Namespace || p.DeletionTimestamp != nil && len(p.Finalizers) == 0 {
+			continue
+		}
+		networks := p.Networks()
+		if !slices.Contains(networks, network) {
+			continue
+		}
+		c := compiling{in: in, networks: networks}
+		if compiled, holds := c.policy(p); holds {
+			nic.Policies = append(nic.Policies, compiled)
+			selects = selects || c.selects
+		}
+	}
+	return nic, selects
 }
 
 // compiling is the work on one policy.

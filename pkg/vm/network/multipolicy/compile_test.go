@@ -3,9 +3,11 @@ package multipolicy
 import (
 	"encoding/json"
 	"flag"
+	"fmt"
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -54,7 +56,7 @@ func input(policies ...MultiNetworkPolicy) *Input {
 		Ports: []corev1.ContainerPort{
 			{Name: "web", ContainerPort: 8080}, {Name: "web", ContainerPort: 53, Protocol: "UDP"},
 		},
-		Interfaces: map[string]string{"red": "default/red", "green": "other/green"},
+		Interfaces: map[string][]string{"red": {"default/red"}, "green": {"other/green"}},
 		Policies:   policies,
 		Namespaces: map[string]map[string]string{"default": {"team": "a"}, "shop": {"team": "b"}, "lab": {"team": "b"}},
 		Peers: []Peer{
@@ -222,9 +224,54 @@ func TestOn(t *testing.T) {
 		{Name: "gone", State: v1.InterfaceStateAbsent},
 		{Name: "card", InterfaceBindingMethod: v1.InterfaceBindingMethod{SRIOV: &v1.InterfaceSRIOV{}}},
 	}
-	want := map[string]string{"red": "default/red-net", "blue": "other/blue-net"}
+	want := map[string]string{"red": "default/red-net", "blue": "other/blue-net", "gone": "default/red-net"}
 	if diff := cmp.Diff(want, On(vmi)); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// A guest stays behind the policies of the network that it is on, also where its VMI names another one.
+func TestNetworksOfBefore(t *testing.T) {
+	before := Rules{}
+	var named []string
+	for i := range 20 {
+		on := map[string]string{"red": fmt.Sprintf("default/n%d", i)}
+		in := input(MultiNetworkPolicy{ObjectMeta: metav1.ObjectMeta{
+			Namespace: "default", Name: "p", Annotations: map[string]string{AnnotationFor: "n1"},
+		}, Spec: json.RawMessage(`{}`)})
+		in.Interfaces = Networks(on, before)
+		rules, _ := Compile(in)
+		var err error
+		if before, err = Decode(Encode(rules)); err != nil {
+			t.Fatal(err)
+		}
+		named = append(named, on["red"])
+	}
+	for i, network := range named {
+		here, known := before.On("red", network)
+		if known != (i >= len(named)-maxNetworks) || known && (here.Network != network || here.Others != nil) {
+			t.Errorf("%s: %v, %+v", network, known, here)
+		}
+	}
+	again := Networks(map[string]string{"red": "default/n10", "blue": "default/n3"}, before)
+	if got := again["red"]; len(got) != maxNetworks || got[0] != "default/n10" || slices.Contains(got[1:], got[0]) ||
+		len(again["blue"]) != 1 {
+		t.Errorf("%v", again)
+	}
+	in := input(MultiNetworkPolicy{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "default", Name: "p", Annotations: map[string]string{AnnotationFor: "red"},
+	}, Spec: json.RawMessage(`{}`)})
+	in.Interfaces = map[string][]string{"red": {"default/blue", "default/red"}}
+	rules, _ := Compile(in)
+	here, known := rules.On("red", "default/red")
+	if ingress, _ := here.Closed(); !known || !ingress {
+		t.Errorf("on its way to blue: %+v", rules)
+	}
+	if there, known := rules.On("red", "default/blue"); !known || len(there.Policies) > 0 {
+		t.Errorf("on blue: %+v", there)
+	}
+	if ingress, egress := Unknown("default/x").Closed(); !ingress || !egress {
+		t.Error("what nobody knows passes")
 	}
 }
 

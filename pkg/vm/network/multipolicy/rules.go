@@ -27,6 +27,53 @@ type Interface struct {
 	// Policies are those that select the guest's pod, by name. A direction for which one of them has rules is closed
 	// but for what any of these rules allows.
 	Policies []Policy `json:"policies,omitempty"`
+	// Others say the same of the networks that the interface was on before, without Others: the pod of a guest stays on
+	// its network until a migration or a restart, whatever its VMI says.
+	Others []Interface `json:"others,omitempty"`
+}
+
+// On returns what holds for an interface on a network; false where nobody has looked.
+func (r Rules) On(name, network string) (Interface, bool) {
+	of, ok := r[name]
+	if !ok {
+		return Interface{}, false
+	}
+	others := of.Others
+	of.Others = nil
+	for _, here := range append([]Interface{of}, others...) {
+		if here.Network == network {
+			return here, true
+		}
+	}
+	return Interface{}, false
+}
+
+// maxNetworks bounds the networks of one interface that are looked at. Where the guest's is none of them, it is closed.
+const maxNetworks = 16
+
+// Networks returns the networks to look at for interfaces, by their names: those that they are on (On), and those of
+// rules that were made before.
+func Networks(on map[string]string, before Rules) map[string][]string {
+	out := make(map[string][]string, len(on))
+	for name, network := range on {
+		networks := []string{network}
+		was := before[name]
+		for _, of := range append([]Interface{was}, was.Others...) {
+			if of.Network != "" && !slices.Contains(networks, of.Network) && len(networks) < maxNetworks {
+				networks = append(networks, of.Network)
+			}
+		}
+		out[name] = networks
+	}
+	return out
+}
+
+// Unknown returns what holds for an interface on a network at which nobody has looked: nothing passes.
+func Unknown(network string) Interface {
+	return Interface{Network: network, Policies: []Policy{{
+		Name: "(not known)", Ingress: &Direction{}, Egress: &Direction{},
+		Wrong: []string{"which policies hold on network " + network + " is not known; restart the guest"},
+	}}}
 }
 
 // Policy is one policy that holds.
@@ -85,23 +132,31 @@ func Encode(rules Rules) string {
 	wrong := []string{fmt.Sprintf("it and the others that hold for the guest have peers of %d bytes, and %d are the "+
 		"most; use ipBlock instead of selectors that match many pods", len(text), MaxText)}
 	for name, nic := range rules {
-		nic.Policies = slices.Clone(nic.Policies)
-		for i := range nic.Policies {
-			p := &nic.Policies[i]
-			p.Wrong = wrong
-			if p.Ingress != nil {
-				p.Ingress = &Direction{}
-			}
-			if p.Egress != nil {
-				p.Egress = &Direction{}
-			}
-		}
-		closed[name] = nic
+		closed[name] = nic.closed(wrong)
 	}
 	if text, err = json.Marshal(closed); err != nil {
 		panic(err)
 	}
 	return string(text)
+}
+
+// closed returns what holds without what it allows.
+func (i Interface) closed(wrong []string) Interface {
+	i.Policies, i.Others = slices.Clone(i.Policies), slices.Clone(i.Others)
+	for at := range i.Policies {
+		p := &i.Policies[at]
+		p.Wrong = wrong
+		if p.Ingress != nil {
+			p.Ingress = &Direction{}
+		}
+		if p.Egress != nil {
+			p.Egress = &Direction{}
+		}
+	}
+	for at := range i.Others {
+		i.Others[at] = i.Others[at].closed(wrong)
+	}
+	return i
 }
 
 // Decode reads the text of rules, and refuses what cannot be made rules of nftables.
@@ -111,14 +166,27 @@ func Decode(text string) (Rules, error) {
 		return nil, fmt.Errorf("annotation %s: %w", network.AnnotationPolicies, err)
 	}
 	for name, nic := range rules {
-		for _, p := range nic.Policies {
-			if err := p.check(); err != nil {
-				return nil, fmt.Errorf("annotation %s: interface %q, policy %s: %w", network.AnnotationPolicies, name,
-					p.Name, err)
+		for _, of := range append([]Interface{nic}, nic.Others...) {
+			if err := of.check(); err != nil {
+				return nil, fmt.Errorf("annotation %s: interface %q, %w", network.AnnotationPolicies, name, err)
 			}
 		}
 	}
 	return rules, nil
+}
+
+func (i Interface) check() error {
+	for _, p := range i.Policies {
+		if err := p.check(); err != nil {
+			return fmt.Errorf("policy %s: %w", p.Name, err)
+		}
+	}
+	for _, of := range i.Others {
+		if len(of.Others) > 0 {
+			return fmt.Errorf("network %s has others itself", of.Network)
+		}
+	}
+	return nil
 }
 
 func (p *Policy) check() error {
