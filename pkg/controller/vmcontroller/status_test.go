@@ -14,6 +14,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/controller/vmicontroller"
 	"github.com/virtkit/virtkit/pkg/vm/instancetype"
 	"github.com/virtkit/virtkit/pkg/vm/macaddress"
+	"github.com/virtkit/virtkit/pkg/vm/network"
 	"github.com/virtkit/virtkit/pkg/vm/rollout"
 )
 
@@ -328,6 +329,8 @@ func TestStatus(t *testing.T) {
 
 func TestInstance(t *testing.T) {
 	vm := testVM(v1.RunStrategyAlways)
+	// As a preference may add it: it is not the guest's to say.
+	vm.Spec.Template.ObjectMeta.Annotations[network.AnnotationPolicies] = "{}"
 	got, err := Instance(vm, true)
 	if err != nil {
 		t.Fatal(err)

@@ -29,6 +29,10 @@ const (
 // on which node the guest is.
 const AnnotationPolicies = "virtkit.io/network-policies"
 
+// MaxPolicies bounds its text, bytes. The API server takes 256 KiB of annotations together; admission keeps this much
+// free of others.
+const MaxPolicies = 96 << 10
+
 // Kept returns the annotations of a pod that say what it was connected to: asked for, and got.
 func Kept(annotations map[string]string) map[string]string {
 	var out map[string]string

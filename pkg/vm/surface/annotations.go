@@ -6,10 +6,12 @@ import (
 	"maps"
 	"slices"
 
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	v1 "kubevirt.io/api/core/v1"
 
 	"github.com/virtkit/virtkit/pkg/vm/launcherlog"
+	"github.com/virtkit/virtkit/pkg/vm/network"
 	"github.com/virtkit/virtkit/pkg/vm/qos"
 	"github.com/virtkit/virtkit/pkg/vm/sizing"
 )
@@ -17,9 +19,29 @@ import (
 // hookSidecars is the annotation with which KubeVirt runs containers that rewrite the domain before it starts.
 const hookSidecars = "hooks.kubevirt.io/hookSidecars"
 
-// validateAnnotations checks the annotations of a VMI, or of a VM's template, that change the guest.
+// maxAnnotations is how long the annotations of a VMI are together at most, bytes, without network.AnnotationPolicies,
+// which virt-controller must always be able to write, and what the components write besides.
+const maxAnnotations = apivalidation.TotalAnnotationSizeLimitB - network.MaxPolicies - 16<<10
+
+// validateRoom refuses annotations that leave no room for those of the components.
+func validateRoom(annotations map[string]string, at *field.Path) field.ErrorList {
+	size := 0
+	for key, text := range annotations {
+		if key != network.AnnotationPolicies {
+			size += len(key) + len(text)
+		}
+	}
+	if size <= maxAnnotations {
+		return nil
+	}
+	return field.ErrorList{field.Invalid(at, "", fmt.Sprintf("have %d bytes together, and %d are the most: virtkit "+
+		"writes annotations, too; shorten them, or put long data into a Secret or ConfigMap", size, maxAnnotations))}
+}
+
+// validateAnnotations checks the annotations of a VMI, or of a VM's template, that change the guest, and how long they
+// are.
 func validateAnnotations(annotations map[string]string, at *field.Path) field.ErrorList {
-	var errs field.ErrorList
+	errs := validateRoom(annotations, at)
 	if annotations[hookSidecars] != "" {
 		errs = append(errs, field.Forbidden(at.Key(hookSidecars),
 			unsupportedDetail()+

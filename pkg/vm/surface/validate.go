@@ -2,6 +2,7 @@ package surface
 
 import (
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -179,6 +180,9 @@ func ValidateVirtualMachineInstanceUpdate(vmi, old *v1.VirtualMachineInstance, b
 		old.Annotations, field.NewPath("metadata", "annotations"))...)
 	errs = append(errs, validateDeviceAnnotations(vmi.Annotations, old.Annotations, &vmi.Spec,
 		field.NewPath("metadata", "annotations"))...)
+	if !maps.Equal(vmi.Annotations, old.Annotations) {
+		errs = append(errs, validateRoom(vmi.Annotations, field.NewPath("metadata", "annotations"))...)
+	}
 	before, after := &old.Spec, &vmi.Spec
 	if by.API {
 		// It may change the grace period, and which volumes are plugged in.

@@ -617,6 +617,19 @@ func TestValidateInstanceUpdate(t *testing.T) {
 		"metadata.annotations[virtkit.io/network-policies]: is set by") {
 		t.Error(got)
 	}
+	// Nobody takes the room for what the components write.
+	long := old.DeepCopy()
+	long.Annotations = map[string]string{"a": strings.Repeat("x", maxAnnotations)}
+	if got := Message(ValidateVirtualMachineInstanceUpdate(long, old, user)); !strings.HasPrefix(got,
+		"metadata.annotations: have 147457 bytes together, and 147456 are the most") {
+		t.Error(got)
+	}
+	if errs := ValidateVirtualMachineInstanceUpdate(long, long, user); errs != nil {
+		t.Error(Message(errs))
+	}
+	if got := Message(ValidateVirtualMachineInstance(long, controller)); !strings.Contains(got, "are the most") {
+		t.Error(got)
+	}
 	// The addresses that a guest has are no other's: nobody gives a guest that is there those of others.
 	for _, key := range []string{ipaddress.Wish, ipaddress.Annotation} {
 		addressed := old.DeepCopy()

@@ -12,10 +12,6 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/network"
 )
 
-// MaxText bounds the annotation network.AnnotationPolicies, bytes: the API server takes 256 KiB of annotations
-// together.
-const MaxText = 160 << 10
-
 // Rules are what holds for a guest, by the name of the interface. One that is there without policies was looked at, and
 // none holds.
 type Rules map[string]Interface
@@ -125,12 +121,12 @@ func Encode(rules Rules) string {
 	if err != nil {
 		panic(err) // plain values only
 	}
-	if len(text) <= MaxText {
+	if len(text) <= network.MaxPolicies {
 		return string(text)
 	}
 	closed := make(Rules, len(rules))
 	wrong := []string{fmt.Sprintf("it and the others that hold for the guest have peers of %d bytes, and %d are the "+
-		"most; use ipBlock instead of selectors that match many pods", len(text), MaxText)}
+		"most; use ipBlock instead of selectors that match many pods", len(text), network.MaxPolicies)}
 	for name, nic := range rules {
 		closed[name] = nic.closed(wrong)
 	}
