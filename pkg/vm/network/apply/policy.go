@@ -267,12 +267,17 @@ func passedCounter(tap, direction, policy string) string {
 	return tap + "-" + direction + "-" + hex.EncodeToString(sum[:])[:16]
 }
 
+// forgottenCounter names the counter of what was let through and began a connection that is not remembered.
+func forgottenCounter(tap string) string { return tap + "-forgotten" }
+
 func deniedCounter(tap, direction string) string { return tap + "-" + direction + "-dropped" }
 
 // Passage counts the frames of one interface that policies were asked about.
 type Passage struct {
 	// Dropped are those that no policy allows, to the guest and from it.
 	DroppedIngress, DroppedEgress uint64
+	// Forgotten are those that began connections which are not remembered, since there are too many.
+	Forgotten uint64
 	// Ingress and Egress are those that began or renewed a connection, by the policy that allows it.
 	Ingress, Egress map[string]uint64
 }
@@ -305,6 +310,7 @@ func Passed(ns *os.File, plan network.Plan, rules multipolicy.Rules) (map[string
 		p := Passage{
 			DroppedIngress: packets[deniedCounter(nic.Tap, stepIn)],
 			DroppedEgress:  packets[deniedCounter(nic.Tap, stepOut)],
+			Forgotten:      packets[forgottenCounter(nic.Tap)],
 			Ingress:        map[string]uint64{}, Egress: map[string]uint64{},
 		}
 		for _, policy := range rules[nic.Name].Policies {

@@ -12,15 +12,33 @@ import (
 // Connections that policies have let through are remembered in sets of the table itself, with the guest's end first, so
 // that both directions look for the same. The kernel's own connection tracking does not see what a bridge forwards but
 // with nf_conntrack_bridge, which kernels may lack; and it would know no tap from another: what a guest has begun on
-// one network would be known on the next. An entry goes when nothing was sent for a while.
+// one network would be known on the next.
+//
+//	TAP-begun-out, -begun-in   one side has sent; of each side there is room for as many, whatever the other one sends
+//	TAP-flows                  the other side has answered
+//	TAP-closing                a TCP connection of which one side has said that it ends (FIN, RST)
+//
+// An entry goes when nothing was sent for a while. One that a full set does not take is not remembered, and counted:
+// what answers it is asked about as if it began a connection.
 const (
-	beginning     = 2 * time.Minute              // a TCP connection of which one packet was seen
+	beginning     = 2 * time.Minute              // a TCP connection that nobody has answered, or that ends
 	connected     = 2*time.Hour + 10*time.Minute // a TCP connection; keep-alives come after two hours
 	datagrams     = 3 * time.Minute              // UDP
 	otherwise     = time.Minute                  // echoes of ICMP, and protocols without ports
 	fragments     = 30 * time.Second             // the rest of a packet whose first fragment was let through
-	maxFlows      = 1 << 16                      // of a tap, in each family
 	updateElement = uint32(unix.NFT_DYNSET_OP_UPDATE)
+	deleteElement = uint32(2) // NFT_DYNSET_OP_DELETE
+)
+
+// maxFlows is how many elements a set has room for.
+var maxFlows uint32 = 1 << 16
+
+// Sets of a tap's connections, each once in each family.
+const (
+	setFlows   = "flows"
+	setBegun   = "begun-" // and the direction
+	setClosing = "closing"
+	setParts   = "parts"
 )
 
 // The first 32-bit register of a key, and the width of an address in registers.
@@ -46,16 +64,17 @@ var (
 func flowSets(tap string) []*nftables.Set {
 	var out []*nftables.Set
 	for _, p := range packets {
-		out = append(out,
-			&nftables.Set{
-				Name: tap + "-flows" + p.letter, Dynamic: true, HasTimeout: true, Timeout: otherwise, Size: maxFlows,
+		for _, name := range []string{setFlows, setBegun + stepOut, setBegun + stepIn, setClosing} {
+			out = append(out, &nftables.Set{
+				Name: tap + "-" + name + p.letter, Dynamic: true, HasTimeout: true, Timeout: otherwise, Size: maxFlows,
 				Concatenation: true, KeyType: nftables.MustConcatSetType(p.address, p.address, nftables.TypeInetProto,
 					nftables.TypeInetService, nftables.TypeInetService),
-			},
-			&nftables.Set{
-				Name: tap + "-parts" + p.letter, Dynamic: true, HasTimeout: true, Timeout: fragments, Size: maxFlows,
-				Concatenation: true, KeyType: nftables.MustConcatSetType(p.address, p.address),
 			})
+		}
+		out = append(out, &nftables.Set{
+			Name: tap + "-" + setParts + p.letter, Dynamic: true, HasTimeout: true, Timeout: fragments, Size: maxFlows,
+			Concatenation: true, KeyType: nftables.MustConcatSetType(p.address, p.address),
+		})
 	}
 	return out
 }
@@ -101,14 +120,21 @@ func remember(set string, d time.Duration) []expr.Any {
 	return []expr.Any{&expr.Dynset{SrcRegKey: firstRegister, SetName: set, Operation: updateElement, Timeout: d}}
 }
 
+// forget takes the key that is loaded out of a set, if it is there.
+func forget(set string) []expr.Any {
+	return []expr.Any{&expr.Dynset{SrcRegKey: firstRegister, SetName: set, Operation: deleteElement}}
+}
+
 // kind is a kind of packets in a connection.
 type kind struct {
 	match []expr.Any
 	ports bool
-	// first is how long a connection is remembered when one begins, then when it goes on.
+	// first is how long a connection is remembered when one begins, then when it was answered.
 	first, then time.Duration
 	// answer further matches what may answer; nil for all.
 	answer []expr.Any
+	// ends matches what ends a connection; nil for nothing.
+	ends []expr.Any
 }
 
 func (p packet) kinds() []kind {
@@ -117,12 +143,33 @@ func (p packet) kinds() []kind {
 		other = append(other, &expr.Cmp{Op: expr.CmpOpNeq, Register: 1, Data: []byte{known}})
 	}
 	return []kind{
-		{protocol(unix.IPPROTO_TCP), true, beginning, connected, nil},
-		{protocol(unix.IPPROTO_UDP), true, datagrams, datagrams, nil},
-		{protocol(unix.IPPROTO_SCTP), true, beginning, connected, nil},
-		{protocol(p.icmp), false, otherwise, otherwise, transport(0, p.echoReply)},
-		{other, false, otherwise, otherwise, nil},
+		{match: flags(), ports: true, first: beginning, then: connected, ends: flags(tcpFIN, tcpRST)},
+		{match: protocol(unix.IPPROTO_UDP), ports: true, first: datagrams, then: datagrams},
+		{match: protocol(unix.IPPROTO_SCTP), ports: true, first: beginning, then: connected},
+		{match: protocol(p.icmp), first: otherwise, then: otherwise, answer: transport(0, p.echoReply)},
+		{match: other, first: otherwise, then: otherwise},
 	}
+}
+
+// Bits of TCP's flags.
+const tcpFIN, tcpSYN, tcpRST, tcpACK byte = 0x01, 0x02, 0x04, 0x10
+
+// flags matches packets of TCP with one of some flags; without any, all whose flags are there to be read, which a first
+// fragment may be too short for.
+func flags(bits ...byte) []expr.Any {
+	const offset = 13
+	out := append(protocol(unix.IPPROTO_TCP),
+		&expr.Payload{DestRegister: 1, Base: expr.PayloadBaseTransportHeader, Offset: offset, Len: 1})
+	if len(bits) == 0 {
+		return out
+	}
+	mask := byte(0)
+	for _, bit := range bits {
+		mask |= bit
+	}
+	return append(out,
+		&expr.Bitwise{SourceRegister: 1, DestRegister: 1, Len: 1, Mask: []byte{mask}, Xor: []byte{0}},
+		&expr.Cmp{Op: expr.CmpOpNeq, Register: 1, Data: []byte{0}})
 }
 
 // transport compares bytes of the transport header, which the first fragment of a packet has alone.
@@ -132,11 +179,9 @@ func transport(offset uint32, data ...byte) []expr.Any {
 
 // opens matches the packet by which a TCP connection is opened, SYN without ACK.
 func opens() []expr.Any {
-	const flags, syn, ack = 13, 0x02, 0x10
-	return append(protocol(unix.IPPROTO_TCP),
-		&expr.Payload{DestRegister: 1, Base: expr.PayloadBaseTransportHeader, Offset: flags, Len: 1},
-		&expr.Bitwise{SourceRegister: 1, DestRegister: 1, Len: 1, Mask: []byte{syn | ack}, Xor: []byte{0}},
-		&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: []byte{syn}})
+	return append(flags(),
+		&expr.Bitwise{SourceRegister: 1, DestRegister: 1, Len: 1, Mask: []byte{tcpSYN | tcpACK}, Xor: []byte{0}},
+		&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: []byte{tcpSYN}})
 }
 
 // later matches fragments of a packet but the first, more the others but the last.
@@ -166,31 +211,59 @@ func (p packet) fragment(high4, low4, high6, low6 byte) []expr.Any {
 func (r policyRules) known(step string, toGuest bool) {
 	for _, p := range packets {
 		ends, _ := p.ends(toGuest)
-		r.when(step, ethertype(p.ethertype), p.later(), ends, isIn(r.tap+"-parts"+p.letter), accept)
+		r.when(step, ethertype(p.ethertype), p.later(), ends, isIn(r.flowSet(setParts, p)), accept)
 	}
 	r.when(step, opens(), r.to(step+"-"+partNew))
+	theirs := map[string]string{stepOut: stepIn, stepIn: stepOut}[step]
+	done := r.to(stepDone + "-" + step)
 	for _, p := range packets {
-		set := r.tap + "-flows" + p.letter
+		flows, closing := r.flowSet(setFlows, p), r.flowSet(setClosing, p)
+		mine, answered := r.flowSet(setBegun+step, p), r.flowSet(setBegun+theirs, p)
 		for _, k := range p.kinds() {
-			r.when(step, ethertype(p.ethertype), k.match, k.answer, p.flow(toGuest, k.ports), isIn(set),
-				remember(set, k.then), r.to(stepDone+"-"+step))
+			// in has what is in a set do something: all of a kind, or what also matches.
+			in := func(set string, match []expr.Any, do ...[]expr.Any) {
+				all := append([][]expr.Any{
+					ethertype(p.ethertype), k.match, match, p.flow(toGuest, k.ports), isIn(set),
+				}, do...)
+				r.when(step, all...)
+			}
+			if k.ends != nil {
+				for _, set := range []string{flows, answered, mine} {
+					in(set, k.ends, forget(set), remember(closing, k.first), done)
+				}
+				in(closing, nil, remember(closing, k.first), done)
+			}
+			in(flows, k.answer, remember(flows, k.then), done)
+			in(answered, k.answer, remember(flows, k.then), done)
+			in(answered, k.answer, done) // which flows has no room for
+			if k.answer == nil {
+				in(mine, nil, remember(mine, k.first), done)
+			}
 		}
 	}
 }
 
+func (r policyRules) flowSet(name string, p packet) string { return r.tap + "-" + name + p.letter }
+
 // pass remembers a connection that is let through, and done the fragments that follow.
-func (r policyRules) pass(step string, toGuest bool) {
-	for _, p := range packets {
-		for _, k := range p.kinds() {
-			r.when(step+"-"+partPass, ethertype(p.ethertype), k.match, p.flow(toGuest, k.ports),
-				remember(r.tap+"-flows"+p.letter, k.first))
-		}
-	}
-	r.when(step+"-"+partPass, r.to(stepDone+"-"+step))
+func (r *policyRules) pass(step string, toGuest bool) {
 	done := stepDone + "-" + step
 	for _, p := range packets {
+		for _, k := range p.kinds() {
+			exprs := [][]expr.Any{ethertype(p.ethertype), k.match, p.flow(toGuest, k.ports)}
+			if k.ends != nil {
+				exprs = append(exprs, forget(r.flowSet(setClosing, p)))
+			}
+			r.when(step+"-"+partPass, append(exprs, remember(r.flowSet(setBegun+step, p), k.first), r.to(done))...)
+		}
+	}
+	for _, p := range packets { // what the sets have no room for
+		r.when(step+"-"+partPass, ethertype(p.ethertype), r.counts(forgottenCounter(r.tap)), r.to(done))
+	}
+	r.when(step+"-"+partPass, r.to(done))
+	for _, p := range packets {
 		ends, _ := p.ends(toGuest)
-		r.when(done, ethertype(p.ethertype), p.more(), ends, remember(r.tap+"-parts"+p.letter, fragments))
+		r.when(done, ethertype(p.ethertype), p.more(), ends, remember(r.flowSet(setParts, p), fragments))
 	}
 	r.when(done, accept)
 }
@@ -201,6 +274,9 @@ func (r policyRules) withoutAddresses(step string, toGuest bool) {
 	r.when(step, ethertype(unix.ETH_P_ARP), accept)
 	r.when(step, ethertype(unix.ETH_P_RARP), accept) // by which QEMU says that a guest has moved
 	r.linkMessages(step, 1, listenerMessages)
+	if toGuest {
+		r.linkMessages(step, 255, []byte{routerAdvertisement, redirect})
+	}
 	r.linkMessages(step, 255, neighbourMessages)
 	const server4, client4, server6, client6 = 67, 68, 547, 546
 	if toGuest {
@@ -233,8 +309,7 @@ var (
 	// allServers are the servers and relays of DHCPv6 on a link.
 	allServers = netip.MustParseAddr("ff02::1:2")
 	// listenerMessages are those of multicast listener discovery.
-	listenerMessages  = []byte{130, 131, 132, 143}
-	neighbourMessages = []byte{
-		routerSolicitation, routerAdvertisement, neighborSolicitation, neighborAdvertisement, redirect,
-	}
+	listenerMessages = []byte{130, 131, 132, 143}
+	// neighbourMessages are those that every host may send.
+	neighbourMessages = []byte{routerSolicitation, neighborSolicitation, neighborAdvertisement}
 )

@@ -83,10 +83,12 @@ func (r *policyRules) rule(asked, ports string, rule *multipolicy.Rule, toGuest 
 	}
 	if len(macs) > 0 {
 		set := r.set("m", nftables.TypeEtherAddr, macs)
-		r.when(asked, []expr.Any{
-			&expr.Payload{DestRegister: 1, Base: expr.PayloadBaseLLHeader, Offset: link, Len: 6},
-			&expr.Lookup{SourceRegister: 1, SetName: set},
-		}, r.through(ports))
+		for _, p := range packets {
+			r.when(asked, ethertype(p.ethertype), []expr.Any{
+				&expr.Payload{DestRegister: 1, Base: expr.PayloadBaseLLHeader, Offset: link, Len: 6},
+				&expr.Lookup{SourceRegister: 1, SetName: set},
+			}, r.through(ports))
+		}
 	}
 	for _, p := range packets {
 		var keys [][]byte

@@ -177,6 +177,9 @@ func wordOf(e expr.Any) string {
 	case *expr.Lookup:
 		return fmt.Sprintf("[lookup %d in %s]", e.SourceRegister, e.SetName)
 	case *expr.Dynset:
+		if e.Operation == deleteElement {
+			return fmt.Sprintf("[delete %d from %s]", e.SrcRegKey, e.SetName)
+		}
 		return fmt.Sprintf("[update %s from %d for %s]", e.SetName, e.SrcRegKey, e.Timeout)
 	case *expr.Objref:
 		return fmt.Sprintf("[counter %s]", e.Name)

@@ -28,7 +28,7 @@ func tcpOf(from, to uint16, flags string) []byte {
 	out = append(out, make([]byte, 8)...)
 	var bits byte
 	for _, f := range flags {
-		bits |= map[rune]byte{'S': 2, 'A': 0x10, 'R': 4}[f]
+		bits |= map[rune]byte{'S': tcpSYN, 'A': tcpACK, 'R': tcpRST, 'F': tcpFIN}[f]
 	}
 	return append(out, 0x50, bits, 0xff, 0xff, 0, 0, 0, 0)
 }
@@ -271,6 +271,104 @@ func TestPoliciesForOneDirection(t *testing.T) {
 	told := from(guestMAC, otherMAC, ipFrame(me, peer, unix.IPPROTO_UDP, udpOf(53, 5000, "me")))
 	if !dumb.in(t, ask) || !dumb.out(t, told) {
 		t.Error("the guest is not asked, or may not answer")
+	}
+}
+
+// elements counts what is in a set of connections of IPv4.
+func (p policedPod) elements(t *testing.T, name string) int {
+	t.Helper()
+	conn, err := nftables.New(nftables.WithNetNSFd(int(p.pod.Fd())))
+	if err != nil {
+		t.Fatal(err)
+	}
+	set, err := conn.GetSetByName(&nftables.Table{Name: policyTable, Family: nftables.TableFamilyBridge},
+		p.plan.Interfaces[0].Tap+"-"+name+"4")
+	if err != nil {
+		t.Fatal(err)
+	}
+	found, err := conn.GetSetElements(set)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(found)
+}
+
+// A connection is remembered for long when both ends have sent, and for a short while before that and when it ends; one
+// that is opened anew is remembered anew.
+func TestConnectionsAreRemembered(t *testing.T) {
+	p := newPoliced(t, policies())
+	const me, peer = "10.42.1.5", "10.42.1.9"
+	in := func(flags string) []byte {
+		return from(otherMAC, guestMAC, ipFrame(peer, me, unix.IPPROTO_TCP, tcpOf(4000, 80, flags)))
+	}
+	out := func(flags string) []byte {
+		return from(guestMAC, otherMAC, ipFrame(me, peer, unix.IPPROTO_TCP, tcpOf(80, 4000, flags)))
+	}
+	for _, c := range []struct {
+		name                string
+		sent, received      []byte
+		begun, flows, ended int
+	}{
+		{"opened", nil, in("S"), 1, 0, 0},
+		{"the same side goes on", nil, in("A"), 1, 0, 0},
+		{"answered", out("SA"), nil, 1, 1, 0},
+		{"goes on", nil, in("A"), 1, 1, 0},
+		{"one side ends", out("FA"), nil, 1, 0, 1},
+		{"the other one sends on", nil, in("A"), 1, 0, 1},
+		{"the other side ends", nil, in("FA"), 0, 0, 1},
+		{"the last packet", out("A"), nil, 0, 0, 1},
+		{"opened anew", nil, in("S"), 1, 0, 0},
+		{"refused", out("RA"), nil, 0, 0, 1},
+	} {
+		if c.sent != nil && !p.out(t, c.sent) || c.received != nil && !p.in(t, c.received) {
+			t.Errorf("%s: does not pass", c.name)
+		}
+		begun, flows, ended := p.elements(t, setBegun+stepIn), p.elements(t, setFlows), p.elements(t, setClosing)
+		if begun != c.begun || flows != c.flows || ended != c.ended {
+			t.Errorf("%s: %d begun, %d connections, %d that end", c.name, begun, flows, ended)
+		}
+	}
+}
+
+// One end that begins very many connections takes no room from those of the other one, or from those that are answered;
+// what is not remembered is counted.
+func TestTooManyConnections(t *testing.T) {
+	before := maxFlows
+	maxFlows = 8
+	t.Cleanup(func() { maxFlows = before })
+	p := newPoliced(t, policies())
+	const me, peer, server = "10.42.1.5", "10.42.1.9", "10.42.1.53"
+	for port := range uint16(10) {
+		if !p.in(t, from(otherMAC, guestMAC, ipFrame(peer, me, unix.IPPROTO_TCP, tcpOf(5000+port, 80, "S")))) {
+			t.Errorf("connection %d does not pass", port)
+		}
+	}
+	got, err := Passed(p.pod, p.plan, p.rules(policies()))
+	if n := got[p.plan.Interfaces[0].Name].Forgotten; err != nil || n != 2 || p.elements(t, setBegun+stepIn) != 8 {
+		t.Errorf("%d are forgotten, %v", n, err)
+	}
+	question := from(guestMAC, otherMAC, ipFrame(me, server, unix.IPPROTO_UDP, udpOf(5000, 53, "who")))
+	answer := from(otherMAC, guestMAC, ipFrame(server, me, unix.IPPROTO_UDP, udpOf(53, 5000, "me")))
+	if !p.out(t, question) || !p.in(t, answer) || p.elements(t, setFlows) != 1 {
+		t.Error("the guest's question is not answered")
+	}
+}
+
+// A first fragment that ends before TCP's flags belongs to no connection: it may open one.
+func TestTinyFragment(t *testing.T) {
+	p := newPoliced(t, policies())
+	const me, peer = "10.42.1.5", "10.42.1.9"
+	open := from(otherMAC, guestMAC, ipFrame(peer, me, unix.IPPROTO_TCP, tcpOf(4000, 80, "S")))
+	answer := from(guestMAC, otherMAC, ipFrame(me, peer, unix.IPPROTO_TCP, tcpOf(80, 4000, "SA")))
+	if !p.in(t, open) || !p.out(t, answer) {
+		t.Fatal("there is no connection")
+	}
+	tiny := from(guestMAC, otherMAC, ipFrame(me, peer, unix.IPPROTO_TCP, tcpOf(80, 4000, "S")[:8]))
+	binary.BigEndian.PutUint16(tiny[20:], 0x2000)
+	binary.BigEndian.PutUint16(tiny[24:], 0)
+	binary.BigEndian.PutUint16(tiny[24:], frames.Checksum(tiny[14:34]))
+	if p.out(t, tiny) {
+		t.Error("the guest opens a connection by fragments")
 	}
 }
 
