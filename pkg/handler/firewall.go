@@ -73,6 +73,7 @@ func addPolicies(row *nwfilter.Interface, of multipolicy.Interface, passed apply
 		}
 		row.Policies = append(row.Policies, policy)
 	}
+	row.Forgotten = passed.Forgotten
 	in, out := of.Closed()
 	if in {
 		row.Denied = append(row.Denied, nwfilter.Counted{Direction: ingress, Frames: passed.DroppedIngress})

@@ -31,7 +31,7 @@ func TestFirewallOf(t *testing.T) {
 		"free": {Policies: []multipolicy.Policy{{Name: "out", Egress: &multipolicy.Direction{}}}},
 	}
 	passed := map[string]apply.Passage{"red": {
-		DroppedIngress: 5, DroppedEgress: 6,
+		DroppedIngress: 5, DroppedEgress: 6, Forgotten: 7,
 		Ingress: map[string]uint64{"both": 1, "in": 2}, Egress: map[string]uint64{"both": 3},
 	}}
 	dropped := map[string]map[network.Spoof]uint64{"red": {network.SpoofARP: 3, network.SpoofIP: 1}}
@@ -62,7 +62,8 @@ func TestFirewallOf(t *testing.T) {
 					Wrong: []string{"spec: no"},
 				},
 			},
-			Denied: []nwfilter.Counted{{Direction: "ingress", Frames: 5}, {Direction: "egress", Frames: 6}},
+			Denied:    []nwfilter.Counted{{Direction: "ingress", Frames: 5}, {Direction: "egress", Frames: 6}},
+			Forgotten: 7,
 		},
 		{
 			Name: "free", Binding: "bridge", Unguarded: "the annotation virtkit.io/allow-spoofing names it",

@@ -33,11 +33,15 @@ func slimPeer(object any) (any, error) {
 	meta := metav1.ObjectMeta{
 		Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, ResourceVersion: pod.ResourceVersion,
 	}
-	status, on := pod.Annotations[network.AnnotationStatus]
-	if !on || pod.Spec.HostNetwork || life.PodEnded(pod) {
+	status := pod.Annotations[network.AnnotationStatus]
+	if status == "" || pod.Spec.HostNetwork || life.PodEnded(pod) {
 		return &corev1.Pod{ObjectMeta: meta}, nil
 	}
-	meta.Labels, meta.Annotations = pod.Labels, map[string]string{network.AnnotationStatus: status}
+	meta.Labels = pod.Labels
+	if status = multipolicy.Slim(pod.Annotations); status == "" {
+		return &corev1.Pod{ObjectMeta: meta}, nil
+	}
+	meta.Annotations = map[string]string{network.AnnotationStatus: status}
 	meta.OwnerReferences = pod.OwnerReferences
 	var ports []corev1.ContainerPort
 	for _, c := range pod.Spec.Containers {
@@ -133,7 +137,10 @@ func macOf(vmi *v1.VirtualMachineInstance, name string) string {
 var moves = predicate.Funcs{
 	UpdateFunc: func(e event.UpdateEvent) bool {
 		before, after := e.ObjectOld.(*v1.VirtualMachineInstance), e.ObjectNew.(*v1.VirtualMachineInstance)
-		return !maps.Equal(before.Status.ActivePods, after.Status.ActivePods) ||
+		if len(multipolicy.On(before))+len(multipolicy.On(after)) == 0 {
+			return false
+		}
+		return !maps.Equal(before.Status.ActivePods, after.Status.ActivePods) || before.IsFinal() != after.IsFinal() ||
 			!equality.Semantic.DeepEqual(macsOf(before), macsOf(after))
 	},
 }
@@ -160,23 +167,19 @@ func (r *Reconciler) ofPod(_ context.Context, pod client.Object) []reconcile.Req
 	return r.concerned.on(slices.Collect(maps.Keys(multipolicy.EndsOf(pod.GetAnnotations()))))
 }
 
-// concerned remembers the networks of the policies that hold for VMIs and select pods.
+// concerned remembers the networks of the policies that hold for VMIs and select pods, by VMI.
 type concerned struct {
 	mu   sync.Mutex
 	vmis map[types.NamespacedName][]string
 }
 
-// set remembers what was compiled for a VMI; nil forgets it.
-func (c *concerned) set(vmi types.NamespacedName, in *multipolicy.Input) {
+// set remembers the networks on which policies that hold for a VMI select pods; none forget it.
+func (c *concerned) set(vmi types.NamespacedName, networks []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if in == nil {
+	if len(networks) == 0 {
 		delete(c.vmis, vmi)
 		return
-	}
-	var networks []string
-	for i := range in.Policies {
-		networks = append(networks, in.Policies[i].Networks()...)
 	}
 	if c.vmis == nil {
 		c.vmis = map[types.NamespacedName][]string{}

@@ -77,7 +77,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Named("networkpolicy").
 		For(&v1.VirtualMachineInstance{}, builder.WithPredicates(onNetworks)).
 		Watches(&v1.VirtualMachineInstance{}, handler.EnqueueRequestsFromMapFunc(r.ofPeer),
-			builder.WithPredicates(predicate.And(onNetworks, moves))).
+			builder.WithPredicates(moves)).
 		Build(&frame.Frame[*v1.VirtualMachineInstance, View, Step]{
 			Writes: r.writes, Look: r.look, Next: Next, Apply: r.apply,
 			Gone: func(_ context.Context, key types.NamespacedName) error {
@@ -150,12 +150,12 @@ func (r *Reconciler) look(ctx context.Context, vmi *v1.VirtualMachineInstance) (
 	}
 	rules, selects := multipolicy.Compile(in)
 	key := client.ObjectKeyFromObject(vmi)
-	if !selects {
+	if len(selects) == 0 {
 		r.concerned.set(key, nil)
 		return View{VMI: vmi, Rules: rules}, nil
 	}
 	// Before the pods are read, so that no change after that is missed.
-	r.concerned.set(key, in)
+	r.concerned.set(key, selects)
 	if err := r.watchAround(); err != nil {
 		return View{}, err
 	}

@@ -254,7 +254,7 @@ func TestSlimPeer(t *testing.T) {
 func TestWhoIsConcerned(t *testing.T) {
 	r := newReconciler(t, &access{}, []client.Object{guest("demo", ""), guest("other", "")})
 	key := types.NamespacedName{Namespace: "default", Name: "demo"}
-	r.concerned.set(key, &multipolicy.Input{Policies: []multipolicy.MultiNetworkPolicy{policy("p", "{}")}})
+	r.concerned.set(key, []string{"default/red"})
 	want := []reconcile.Request{{NamespacedName: key}}
 	elsewhere := guest("x", "")
 	elsewhere.Spec.Networks[0].Multus.NetworkName = "blue"

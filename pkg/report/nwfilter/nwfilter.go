@@ -30,6 +30,8 @@ type Interface struct {
 	Policies []Policy `json:"policies,omitempty"`
 	// Denied counts the frames that none of them allows, by direction, which is there when a policy is for it.
 	Denied []Counted `json:"denied,omitempty"`
+	// Forgotten counts the frames that began connections which are not remembered, since there are too many.
+	Forgotten uint64 `json:"forgotten,omitempty"`
 }
 
 // Policy is a MultiNetworkPolicy that holds on an interface.

@@ -111,10 +111,18 @@ func printPolicies(out io.Writer, of *firewall.Report) error {
 			t.Row(nic.Name, p.Name, counted(p.Passed), orNone(strings.Join(p.Wrong, "; ")))
 		}
 		if len(nic.Policies) > 0 {
-			t.Row(nic.Name, "(none of them)", "dropped "+counted(nic.Denied), "-")
+			t.Row(nic.Name, "(none of them)", "dropped "+counted(nic.Denied), forgotten(nic))
 		}
 	}
 	return t.Flush()
+}
+
+// forgotten says how many connections are not remembered; "-" for none.
+func forgotten(nic *nwfilter.Interface) string {
+	if nic.Forgotten == 0 {
+		return "-"
+	}
+	return fmt.Sprintf("%d connections forgotten: there are too many", nic.Forgotten)
 }
 
 // counted returns what was counted by direction.

@@ -33,7 +33,8 @@ func TestPrint(t *testing.T) {
 					Wrong:  []string{"spec.ingress[0]: peer 0: is empty", "x"},
 				},
 			},
-			Denied: []nwfilter.Counted{{Direction: "ingress", Frames: 12}, {Direction: "egress", Frames: 1}},
+			Denied:    []nwfilter.Counted{{Direction: "ingress", Frames: 12}, {Direction: "egress", Frames: 1}},
+			Forgotten: 5,
 		},
 		{Name: "blue", Binding: "bridge"},
 		{Name: "card", Binding: "sriov", Unguarded: "the guest has the device itself"},
@@ -52,7 +53,7 @@ card        sriov        -                   -              any: the guest has t
 INTERFACE   MULTINETWORKPOLICY   PASSED                         REMARK
 red         names                7 egress                       -
 red         web                  2 ingress, 0 egress            spec.ingress[0]: peer 0: is empty; x
-red         (none of them)       dropped 12 ingress, 1 egress   -
+red         (none of them)       dropped 12 ingress, 1 egress   5 connections forgotten: there are too many
 `
 	if diff := cmp.Diff(want, out.String()); diff != "" {
 		t.Error(diff)

@@ -52,10 +52,10 @@ func On(vmi *v1.VirtualMachineInstance) map[string]string {
 	return out
 }
 
-// Compile returns what holds for a guest. selects reports whether Peers and Namespaces matter: whether a policy that
-// holds selects pods by labels. A policy that cannot be read holds for all of its namespace's pods on its networks, and
+// Compile returns what holds for a guest. selects are the networks of the policies that hold and select pods by labels:
+// Peers on these and Namespaces matter. A policy that cannot be read holds for all of its namespace's pods on its networks, and
 // allows nothing.
-func Compile(in *Input) (rules Rules, selects bool) {
+func Compile(in *Input) (rules Rules, selects []string) {
 	policies := slices.Clone(in.Policies)
 	slices.SortFunc(policies, func(a, b MultiNetworkPolicy) int { return cmp.Compare(a.Name, b.Name) })
 	rules = make(Rules, len(in.Interfaces))
@@ -63,7 +63,7 @@ func Compile(in *Input) (rules Rules, selects bool) {
 		var all []Interface
 		for _, network := range networks {
 			nic, of := in.on(network, policies)
-			all, selects = append(all, nic), selects || of
+			all, selects = append(all, nic), append(selects, of...)
 		}
 		first := all[0]
 		first.Others = slices.Clip(all[1:])
@@ -72,11 +72,12 @@ func Compile(in *Input) (rules Rules, selects bool) {
 		}
 		rules[name] = first
 	}
-	return rules, selects
+	slices.Sort(selects)
+	return rules, slices.Compact(selects)
 }
 
-// on returns what holds on one network, and whether that selects pods by labels.
-func (in *Input) on(network string, policies []MultiNetworkPolicy) (nic Interface, selects bool) {
+// on returns what holds on one network, and the networks of those policies of it that select pods by labels.
+func (in *Input) on(network string, policies []MultiNetworkPolicy) (nic Interface, selects []string) {
 	nic.Network = network
 	for i := range policies {
 		p := &policies[i]
@@ -90,7 +91,9 @@ func (in *Input) on(network string, policies []MultiNetworkPolicy) (nic Interfac
 		c := compiling{in: in, networks: networks}
 		if compiled, holds := c.policy(p); holds {
 			nic.Policies = append(nic.Policies, compiled)
-			selects = selects || c.selects
+			if c.selects {
+				selects = append(selects, networks...)
+			}
 		}
 	}
 	return nic, selects

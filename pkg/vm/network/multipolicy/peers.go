@@ -1,8 +1,10 @@
 package multipolicy
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 
@@ -34,13 +36,39 @@ type End struct {
 // maxAddresses is how many addresses of a pod on a network count.
 const maxAddresses = 32
 
+// maxEnds is how many networks of a pod count.
+const maxEnds = 64
+
+// Slim returns what EndsOf reads of a pod's annotation, as such an annotation; "" for nothing. Whoever may change the
+// pod can make that long.
+func Slim(annotations map[string]string) string {
+	ends := EndsOf(annotations)
+	if len(ends) == 0 {
+		return ""
+	}
+	var list []network.Attachment
+	for _, name := range slices.Sorted(maps.Keys(ends)) {
+		a := network.Attachment{Network: name}
+		for _, ip := range ends[name].Addresses {
+			a.IPs = append(a.IPs, ip.String())
+		}
+		list = append(list, a)
+	}
+	text, err := json.Marshal(list)
+	if err != nil {
+		panic(err) // plain values only
+	}
+	return string(text)
+}
+
 // EndsOf reads where a pod is on its networks from its annotation, which Multus writes, and whoever may change the pod.
-// The pod network is none of them.
+// The pod network is among them, under a name that no policy has.
 func EndsOf(annotations map[string]string) map[string]End {
 	list, _ := network.Attachments(annotations)
 	var out map[string]End
 	for _, a := range list {
-		if a.Network == "" {
+		_, there := out[a.Network]
+		if a.Network == "" || len(out) >= maxEnds && !there {
 			continue
 		}
 		if out == nil {
