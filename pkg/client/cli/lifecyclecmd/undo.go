@@ -303,16 +303,19 @@ func (o *UndoOptions) list(report *journal.Report) error {
 	w := cli.NewTable(o.Factory.IO.Out)
 	w.Row("ID", "AGE", "VERB", "MACHINES", "UNDO")
 	for _, e := range report.Entries {
-		undo := "if unchanged since"
+		undo, verb := "if unchanged since", e.Verb
 		switch {
 		case e.Undone:
 			undo = "done"
 		case e.Irreversible != "":
 			undo = "no: " + e.Irreversible
-		case e.Verb == lifecycle.RestoreKeep:
+		case verb == lifecycle.RestoreKeep:
 			undo = "once it is complete, if unchanged since"
 		}
-		w.Row(e.ID, duration.HumanDuration(o.Factory.Now().Sub(e.Time)), string(e.Verb), cmp.Or(e.Objects(), "-"), undo)
+		if verb == lifecycle.RestoreKeep {
+			verb = lifecycle.Restore // what was typed
+		}
+		w.Row(e.ID, duration.HumanDuration(o.Factory.Now().Sub(e.Time)), string(verb), cmp.Or(e.Objects(), "-"), undo)
 	}
 	return w.Flush()
 }

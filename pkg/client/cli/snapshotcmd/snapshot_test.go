@@ -451,7 +451,7 @@ func TestUndo(t *testing.T) {
 		t.Errorf("%q, %q, %v", out, errOut, err)
 	}
 	if out, _, err := run(t, s, lifecyclecmd.NewCmdUndo, "--list"); err != nil ||
-		strings.Count(out, " restore-keep ") != 2 || !strings.Contains(out, "done") {
+		strings.Contains(out, "restore-keep") || !strings.Contains(out, "done") {
 		t.Errorf("%s, %v", out, err)
 	}
 }

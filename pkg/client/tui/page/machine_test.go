@@ -81,7 +81,7 @@ func TestConsoleBeginsAnew(t *testing.T) {
 	for want, details := range map[string]*Details{
 		"prod/web moved from node1 to node2 at 2026-01-02T03:04:05Z; its log begins there, " +
 			"and it has written nothing since": {VMI: moved},
-		"nothing was written yet": {VMI: &v1.VirtualMachineInstance{}},
+		"nothing has come of it yet": {VMI: &v1.VirtualMachineInstance{}},
 	} {
 		if got := (sections{Machine: &Machine{details: details}}).unwritten(); got != want {
 			t.Errorf("%q, want %q", got, want)

@@ -95,7 +95,7 @@ func (s sections) unwritten() string {
 			return moved + ", and it has written nothing since"
 		}
 	}
-	return "nothing was written yet"
+	return "nothing has come of it yet"
 }
 
 // screen returns a small picture of the guest's screen. Its place is kept until there is one.
