@@ -11,6 +11,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/client/action/migrate"
 	"github.com/virtkit/virtkit/pkg/vm/claims"
 	"github.com/virtkit/virtkit/pkg/vm/conditions"
+	"github.com/virtkit/virtkit/pkg/vm/hotplug"
 	"github.com/virtkit/virtkit/pkg/vm/life"
 	"github.com/virtkit/virtkit/pkg/vm/migrations"
 	"github.com/virtkit/virtkit/pkg/vm/volumemigration"
@@ -43,6 +44,9 @@ func (e *explanation) migration() *Migration {
 			fixes := obstacleFixes(o)
 			if o.Kind == migrations.Claim && withDisks {
 				fixes = slices.Insert(fixes, 0, "virtctl migrate "+e.Name+e.flag()+" --with-disks")
+			}
+			if o.Kind == migrations.Claim && hotplug.Names(&vmi.Spec)[o.Object] {
+				fixes = append(fixes, "unplug it: virtctl removevolume "+e.Name+e.flag()+" --volume-name "+o.Object)
 			}
 			add(LayerVMI, e.vmiObject(), obstacleReason(o, refused.Reason), o.String(), fixes...)
 		}

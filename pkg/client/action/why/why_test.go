@@ -1473,6 +1473,27 @@ func TestMigration(t *testing.T) {
 	}
 }
 
+// TestPluggedVolumeOfOneNode: a plugged-in volume that keeps a guest on its node can be taken out, any other cannot.
+func TestPluggedVolumeOfOneNode(t *testing.T) {
+	for _, plugged := range []bool{true, false} {
+		f := healthy()
+		apply(&f, []situation{condition(v1.VirtualMachineInstanceIsMigratable, corev1.ConditionFalse,
+			v1.VirtualMachineInstanceReasonDisksNotMigratable, `volume "extra": PersistentVolumeClaim extra cannot be used `+
+				"on two nodes at once; its access mode would have to be ReadWriteMany")})
+		f.VMI.Spec.Volumes = append(f.VMI.Spec.Volumes, v1.Volume{Name: "extra", VolumeSource: v1.VolumeSource{
+			PersistentVolumeClaim: &v1.PersistentVolumeClaimVolumeSource{
+				PersistentVolumeClaimVolumeSource: corev1.PersistentVolumeClaimVolumeSource{ClaimName: "extra"},
+				Hotpluggable:                      plugged,
+			},
+		}})
+		m := Explain(f).Migration
+		if m == nil || len(m.Obstacles) != 1 ||
+			strings.Contains(strings.Join(m.Obstacles[0].Fixes, "\n"), "unplug it: virtctl removevolume ") != plugged {
+			t.Errorf("plugged in %v: %+v", plugged, m)
+		}
+	}
+}
+
 // TestMissingTypesAreSaidOnce has an instance type and a preference that are not there, of which the VM's condition
 // names the first.
 func TestMissingTypesAreSaidOnce(t *testing.T) {
