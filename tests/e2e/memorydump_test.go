@@ -3,6 +3,13 @@
 package e2e
 
 import (
+	"archive/tar"
+	"compress/gzip"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -32,11 +39,15 @@ func TestMemoryDump(t *testing.T) {
 		t.Fatalf("%+v", first)
 	}
 	// The claim that was made has room for one dump: the next replaces it.
-	g.virtctl(t, nil, "-n", ns, "memory-dump", "get", g.name, "--wait", "--timeout=120s")
+	fetched := filepath.Join(t.TempDir(), "dump.tar.gz")
+	g.virtctl(t, nil, "-n", ns, "memory-dump", "get", g.name, "--output="+fetched, "--timeout=120s")
 	second := g.vm(t).Status.MemoryDumpRequest
 	if second == nil || second.FileName == nil || *second.FileName == *first.FileName {
 		t.Fatalf("%+v after %+v", second, first)
 	}
+	checkDump(t, fetched, *second.FileName)
+	g.virtctl(t, nil, "-n", ns, "memory-dump", "download", g.name, "--output="+fetched+"2")
+	checkDump(t, fetched+"2", *second.FileName)
 	if _, stderr, err := c.Virtctl(t.Context(), nil, "-n", ns, "memory-dump",
 		"get", g.name, "--claim-name=other"); err == nil || !strings.Contains(stderr, "remove that one first") {
 		t.Errorf("to another claim: %v %s", err, stderr)
@@ -103,5 +114,41 @@ func TestMemoryDump(t *testing.T) {
 	if file := *second.FileName; !strings.Contains(string(said), file+" ELF ") ||
 		strings.Contains(string(said), file+" ELF 0") || strings.Contains(string(said), *first.FileName) {
 		t.Errorf("not just dump %s of this guest, but\n%s", file, said)
+	}
+}
+
+// checkDump reads an archive with one dump, an ELF core.
+func checkDump(t *testing.T, path, name string) {
+	t.Helper()
+	in, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer in.Close()
+	unzipped, err := gzip.NewReader(in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	files := tar.NewReader(unzipped)
+	var found []string
+	for {
+		header, err := files.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if header.Typeflag != tar.TypeReg {
+			continue
+		}
+		found = append(found, filepath.Base(header.Name))
+		magic := make([]byte, 4)
+		if _, err := io.ReadFull(files, magic); err != nil || string(magic) != "\x7fELF" {
+			t.Errorf("%s begins with %q, %v", header.Name, magic, err)
+		}
+	}
+	if !slices.Equal(found, []string{name}) {
+		t.Errorf("%s has %v, want %s", path, found, name)
 	}
 }

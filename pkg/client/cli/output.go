@@ -86,6 +86,15 @@ func (o *Output) Given() bool {
 	return (o.Format != "" || o.template != "") && !slices.Contains(o.own, o.Format)
 }
 
+// Unknown reports whether the user gave something that is no format, nor begins as one.
+func (o *Output) Unknown() bool {
+	kind, _, _ := strings.Cut(o.Format, "=")
+	return o.Format != "" && !slices.ContainsFunc(o.formats(), func(format string) bool {
+		known, _, _ := strings.Cut(format, "=")
+		return kind == known
+	})
+}
+
 // Validate refuses an unknown format before anything is done.
 func (o *Output) Validate() error {
 	if !o.Given() {

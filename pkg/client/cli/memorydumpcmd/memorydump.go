@@ -4,6 +4,7 @@ package memorydumpcmd
 import (
 	"context"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"time"
@@ -17,6 +18,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/client/action/wait"
 	"github.com/virtkit/virtkit/pkg/client/cli"
 	"github.com/virtkit/virtkit/pkg/client/cli/completioncmd"
+	"github.com/virtkit/virtkit/pkg/client/cli/vmexportcmd"
 )
 
 // Options of the two verbs.
@@ -28,6 +30,9 @@ type Options struct {
 	Claim   string
 	Create  bool
 	Make    memorydump.Claim
+	// File is where the dump is downloaded to once it is complete; empty leaves it on the claim.
+	File string
+	Way  vmexportcmd.Way
 
 	cli.Waiting
 }
@@ -44,7 +49,7 @@ func NewCmdMemoryDump(f *cli.Factory) *cobra.Command {
 
 The guest stands still meanwhile.`,
 	})
-	cmd.AddCommand(NewCmdGet(f), NewCmdRemove(f))
+	cmd.AddCommand(NewCmdGet(f), NewCmdDownload(f), NewCmdRemove(f))
 	return cmd
 }
 
@@ -55,9 +60,13 @@ func NewCmdGet(f *cli.Factory) *cobra.Command {
 		`Dump the memory of a running virtual machine to a PersistentVolumeClaim.
 
 Each dump is an ELF core named NAME-CLAIM-TIME.memory.dump. Without --claim-name it goes to the claim of the last one.
-The claim needs the guest's memory and 100Mi more; --create-claim makes one.`, `
+The claim needs the guest's memory and 100Mi more; --create-claim makes one.
+
+With --output FILE the dump is waited for and downloaded, as "memory-dump download" does. What is a format is none of a
+file: write --output=./json for a file of that name.`, `
 		virtctl memory-dump get demo --claim-name=dump
 		virtctl memory-dump get demo --claim-name=dump --create-claim --wait
+		virtctl memory-dump get demo --claim-name=dump --create-claim --output=demo.memory.tar.gz
 		virtctl memory-dump get demo`)
 	flags := cmd.Flags()
 	flags.StringVar(&o.Claim, "claim-name", "", "Name of the PersistentVolumeClaim; that of the last dump unless given")
@@ -66,6 +75,10 @@ The claim needs the guest's memory and 100Mi more; --create-claim makes one.`, `
 		"Storage class of a claim that is made; the cluster's default unless given")
 	flags.StringVar(&o.Make.AccessMode, "access-mode", "",
 		"Access mode of a claim that is made; ReadWriteOnce unless given")
+	o.Way.AddFlags(cmd)
+	output := flags.Lookup("output")
+	output.Usage = "A `FILE` to which the dump is downloaded; or an output format: " +
+		strings.TrimPrefix(output.Usage, "Output `FORMAT`: ")
 	cli.CompleteFlag(cmd, "access-mode", accessModes...)
 	completioncmd.Flag(cmd, "claim-name", completioncmd.Claims(f))
 	return cmd
@@ -107,8 +120,16 @@ func (o *Options) command(use, short, long, examples string) *cobra.Command {
 }
 
 func (o *Options) validate() error {
+	if !o.Remove && o.Output.Unknown() {
+		o.File, o.Output.Format, o.Wait = o.Output.Format, "", true
+	}
 	if err := o.Output.Validate(); err != nil {
 		return err
+	}
+	if !o.Remove {
+		if err := o.Way.Check(); err != nil {
+			return err
+		}
 	}
 	switch {
 	case o.Claim != "" && len(content.IsPathSegmentName(o.Claim)) > 0:
@@ -156,7 +177,7 @@ func Run(ctx context.Context, o *Options) error {
 		return o.Factory.NotRunning(ctx, c, t, err)
 	}
 	if !o.Output.Given() {
-		if _, err := fmt.Fprintf(o.Factory.IO.Out, said, t.Name); err != nil {
+		if _, err := fmt.Fprintf(o.said(), said, t.Name); err != nil {
 			return err
 		}
 	}
@@ -176,8 +197,21 @@ func Run(ctx context.Context, o *Options) error {
 	if o.Output.Given() {
 		return o.Output.Print(vm, o.Factory.IO.Out)
 	}
-	_, err = fmt.Fprintln(o.Factory.IO.Out, memorydump.Reached(vm, o.Remove))
-	return err
+	if o.File == "" {
+		_, err = fmt.Fprintln(o.Factory.IO.Out, memorydump.Reached(vm, o.Remove))
+		return err
+	}
+	return Download(ctx, &DownloadOptions{
+		Factory: o.Factory, Name: o.Name, File: o.File, Way: o.Way, Timeout: o.Timeout,
+	})
+}
+
+// said is where it is said what was done: not where the dump itself goes to.
+func (o *Options) said() io.Writer {
+	if o.File == "-" {
+		return o.Factory.IO.ErrOut
+	}
+	return o.Factory.IO.Out
 }
 
 // interrupted prints what becomes of the request when the user has ended the command.

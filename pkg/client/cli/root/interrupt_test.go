@@ -260,29 +260,30 @@ func settled(t *testing.T, a *apart, code chan int) {
 // interrupts are a command line of each command that has --wait. Its standard error says what becomes of what was
 // requested.
 var interrupts = map[string]string{
-	"start":              "start other --wait",
-	"stop":               "stop demo --yes --wait",
-	"restart":            "restart demo --yes --wait",
-	"pause":              "pause demo --wait",
-	"unpause":            "", // that of pause
-	"migrate":            "migrate demo --wait",
-	"migrate-cancel":     "", // nothing migrates here that could be waited for
-	"delete":             "delete demo --yes --wait",
-	"undo":               "", // start's code, and that of snapshot restore
-	"scale":              "scale vmpool/sites --replicas 3 --wait",
-	"addvolume":          "addvolume demo --volume-name new --wait",
-	"removevolume":       "removevolume demo --volume-name disk --wait",
-	"volume migrate":     "", // its own test interrupts it; the disk here is not copied
-	"volume resize":      "", // addvolume's code; the claim here is not bound and cannot grow
-	"memory-dump get":    "memory-dump get demo --claim-name disk --wait",
-	"memory-dump remove": "", // that of get
-	"snapshot create":    "snapshot create demo --partial --wait",
-	"snapshot restore":   "snapshot restore snap --target copy --wait",
-	"clone":              "clone snap --from-snapshot --wait",
-	"evacuate":           "evacuate node1 --yes --wait",
-	"install":            "install",
-	"uninstall":          "uninstall --yes --delete-vms",
-	"port-forward":       "", // its --wait is a time
+	"start":                "start other --wait",
+	"stop":                 "stop demo --yes --wait",
+	"restart":              "restart demo --yes --wait",
+	"pause":                "pause demo --wait",
+	"unpause":              "", // that of pause
+	"migrate":              "migrate demo --wait",
+	"migrate-cancel":       "", // nothing migrates here that could be waited for
+	"delete":               "delete demo --yes --wait",
+	"undo":                 "", // start's code, and that of snapshot restore
+	"scale":                "scale vmpool/sites --replicas 3 --wait",
+	"addvolume":            "addvolume demo --volume-name new --wait",
+	"removevolume":         "removevolume demo --volume-name disk --wait",
+	"volume migrate":       "", // its own test interrupts it; the disk here is not copied
+	"volume resize":        "", // addvolume's code; the claim here is not bound and cannot grow
+	"memory-dump get":      "memory-dump get demo --claim-name disk --wait",
+	"memory-dump remove":   "", // that of get
+	"memory-dump download": "", // it waits for a dump and then is vmexport download
+	"snapshot create":      "snapshot create demo --partial --wait",
+	"snapshot restore":     "snapshot restore snap --target copy --wait",
+	"clone":                "clone snap --from-snapshot --wait",
+	"evacuate":             "evacuate node1 --yes --wait",
+	"install":              "install",
+	"uninstall":            "uninstall --yes --delete-vms",
+	"port-forward":         "", // its --wait is a time
 }
 
 var goesOn = regexp.MustCompile(`(?m)^interrupted: .*(goes on|go on|may have been (requested|created)|starts)`)

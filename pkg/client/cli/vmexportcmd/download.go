@@ -1,6 +1,7 @@
 package vmexportcmd
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -24,7 +25,8 @@ import (
 // DownloadOptions are the options of `virtctl vmexport download`.
 type DownloadOptions struct {
 	Factory *cli.Factory
-	Name    string
+	// Namespace is the export's; that of the kubeconfig or --namespace when it is empty.
+	Namespace, Name string
 	source
 	more
 	export.Reach
@@ -98,7 +100,7 @@ The connection goes to the export's external address, or, where it has none, thr
 		"`HOST:PORT` that leads to the export's Service, a NodePort for example, instead of an external address")
 	flags.BoolVar(&o.Insecure, "insecure", false, "Believe any certificate")
 	flags.UintVar(&o.Retries, "retry", 0, "How often to try again when a request fails")
-	flags.DurationVar(&o.Readiness, "readiness-timeout", 2*time.Minute, "How long to wait until the export is ready")
+	flags.DurationVar(&o.Readiness, "readiness-timeout", readiness, "How long to wait until the export is ready")
 	flags.BoolVar(&o.Manifest, "manifest", false,
 		"Download the manifests from which another cluster makes the VM with CDI, instead of a volume")
 	flags.BoolVar(&o.Secret, "include-secret", false, "With --manifest, also the Secret with which CDI downloads")
@@ -158,6 +160,7 @@ func RunDownload(ctx context.Context, o *DownloadOptions) (err error) {
 	if err != nil {
 		return err
 	}
+	namespace = cmp.Or(o.Namespace, namespace)
 	if o.request != nil {
 		if err := o.request.Source.Look(ctx, c, namespace); err != nil {
 			return err
