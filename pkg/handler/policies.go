@@ -24,8 +24,9 @@ var errPoliciesUnread = errors.New("which MultiNetworkPolicies hold is not known
 	"the VMI's annotation " + network.AnnotationPolicies + "; see whether virt-controller of this version runs")
 
 // policiesOf returns what holds for the guest of a VMI on the interfaces of its plan, each on the network that its pod
-// was connected to, as virt-controller has written it into the VMI: nobody else may. It fails where that is not written.
-// Of a guest that runs, what is not written any more holds as in held, and what nobody knows lets nothing pass.
+// was connected to, as virt-controller has written it into the VMI: nobody else may. It fails where that is not
+// written. Of a guest that runs, what is not written any more holds as in held, and what nobody knows lets nothing
+// pass.
 func policiesOf(
 	vmi *v1.VirtualMachineInstance, plan *network.Plan, held multipolicy.Rules, runs bool,
 ) (multipolicy.Rules, error) {

@@ -60,12 +60,14 @@ func TestPoliciesOf(t *testing.T) {
 			text: `{"red":{"network":"default/blue"}}`, binding: network.Bridge, starts: "-", runs: "(not known)",
 		},
 		"not this interface's any more": {text: `{}`, binding: network.Bridge, held: held, starts: "-", runs: "held"},
-		"on its way to another network": {text: moves, binding: network.Bridge, at: "default/red", starts: "p", runs: "p"},
-		"there":                         {text: moves, binding: network.Bridge, at: "default/blue"},
-		"no rules":                      {text: `[`, error: network.AnnotationPolicies, binding: network.Bridge},
-		"none hold":                     {text: noneHold, binding: network.Bridge},
-		"one holds":                     {text: oneHolds, binding: network.Bridge, starts: "p", runs: "p"},
-		"a tap of the plugin":           {binding: network.Tap},
+		"on its way to another network": {
+			text: moves, binding: network.Bridge, at: "default/red", starts: "p", runs: "p",
+		},
+		"there":               {text: moves, binding: network.Bridge, at: "default/blue"},
+		"no rules":            {text: `[`, error: network.AnnotationPolicies, binding: network.Bridge},
+		"none hold":           {text: noneHold, binding: network.Bridge},
+		"one holds":           {text: oneHolds, binding: network.Bridge, starts: "p", runs: "p"},
+		"a tap of the plugin": {binding: network.Tap},
 	} {
 		for _, runs := range []bool{false, true} {
 			plan := planOfRed(c.binding)

@@ -89,8 +89,8 @@ func Networks(
 	return resources, keepings, nil
 }
 
-// guestNetworks returns the networks that the pod of a VMI's guest is on, NAMESPACE/NAME by the link's name; none before
-// there is such a pod.
+// guestNetworks returns the networks that the pod of a VMI's guest is on, NAMESPACE/NAME by the link's name; none
+// before there is such a pod.
 func guestNetworks(
 	ctx context.Context, cache client.Reader, vmi *v1.VirtualMachineInstance,
 ) (map[string]string, error) {

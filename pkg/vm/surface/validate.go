@@ -165,8 +165,8 @@ func ValidateVirtualMachineInstance(vmi *v1.VirtualMachineInstance, by Actor) fi
 	return append(errs, validateSpec(&vmi.Spec, spec)...)
 }
 
-// settledAnnotations are those on a VMI that its author gives it at creation, and that are the components' from then on:
-// the addresses that are its guest's alone on their networks.
+// settledAnnotations are those on a VMI that its author gives it at creation, and that are the components' from then
+// on: the addresses that are its guest's alone on their networks.
 var settledAnnotations = []string{ipaddress.Wish, ipaddress.Annotation}
 
 // ValidateVirtualMachineInstanceUpdate checks a change: the spec of a VMI and its addresses never change, its

@@ -303,16 +303,17 @@ func TestReplicaSetWarnings(t *testing.T) {
 		`{template: {metadata: {annotations: {network.kubevirt.io/addresses: '{"a":["192.0.2.7/24"],"b":["192.0.2.8"]}'}},
 spec: {domain: {devices: {interfaces: [{name: a, bridge: {}}, {name: b, masquerade: {}}]}},
 networks: [{name: a, multus: {networkName: red}}, {name: b, pod: {}}]}}}`)}
-	if got, want := strings.Join(ReplicaSetWarnings(set), "\n"), "spec.template.metadata.annotations[network.kubevirt.io/"+
-		"addresses]: 192.0.2.7 is given to every instance of the set, and two of them on one network are taken for "+
-		"each other; remove the annotation, and each instance gets an address of its own"; got != want {
+	got, want := strings.Join(ReplicaSetWarnings(set), "\n"), "spec.template.metadata.annotations["+
+		"network.kubevirt.io/addresses]: 192.0.2.7 is given to every instance of the set, and two of them on one "+
+		"network are taken for each other; remove the annotation, and each instance gets an address of its own"
+	if got != want {
 		t.Errorf("%s\nwant\n%s", got, want)
 	}
 	pool := &v1beta1.VirtualMachinePool{}
 	pool.Spec.VirtualMachineTemplate = &v1beta1.VirtualMachineTemplateSpec{}
 	pool.Spec.VirtualMachineTemplate.Spec.Template = set.Spec.Template
-	if got := strings.Join(PoolWarnings(pool), "\n"); !strings.HasPrefix(got, "spec.virtualMachineTemplate.spec.template."+
-		"metadata.annotations[network.kubevirt.io/addresses]: 192.0.2.7 is given to every VM of the pool") {
+	if got := strings.Join(PoolWarnings(pool), "\n"); !strings.HasPrefix(got, "spec.virtualMachineTemplate.spec."+
+		"template.metadata.annotations[network.kubevirt.io/addresses]: 192.0.2.7 is given to every VM of the pool") {
 		t.Error(got)
 	}
 	if got := ReplicaSetWarnings(&v1.VirtualMachineInstanceReplicaSet{}); got != nil {

@@ -56,7 +56,7 @@ var irreversible = map[lifecycle.Verb]string{
 	"template create":      made,
 	"undo":                 "it did not come to its end",
 	"uninstall":            "install installs it again",
-	"volume migrate":       "volume migrate --cancel takes it back while disks are copied; afterwards migrate them again",
+	"volume migrate":       "volume migrate --cancel takes it back while disks are copied; then migrate them again",
 	"volume resize":        "a volume never shrinks",
 	"vmexport create":      "vmexport delete deletes it",
 	"vmexport delete":      "what is deleted is gone; make another export",

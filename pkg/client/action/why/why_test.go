@@ -1478,8 +1478,9 @@ func TestPluggedVolumeOfOneNode(t *testing.T) {
 	for _, plugged := range []bool{true, false} {
 		f := healthy()
 		apply(&f, []situation{condition(v1.VirtualMachineInstanceIsMigratable, corev1.ConditionFalse,
-			v1.VirtualMachineInstanceReasonDisksNotMigratable, `volume "extra": PersistentVolumeClaim extra cannot be used `+
-				"on two nodes at once; its access mode would have to be ReadWriteMany")})
+			v1.VirtualMachineInstanceReasonDisksNotMigratable,
+			`volume "extra": PersistentVolumeClaim extra cannot be used on two nodes at once; `+
+				"its access mode would have to be ReadWriteMany")})
 		f.VMI.Spec.Volumes = append(f.VMI.Spec.Volumes, v1.Volume{Name: "extra", VolumeSource: v1.VolumeSource{
 			PersistentVolumeClaim: &v1.PersistentVolumeClaimVolumeSource{
 				PersistentVolumeClaimVolumeSource: corev1.PersistentVolumeClaimVolumeSource{ClaimName: "extra"},

@@ -32,8 +32,8 @@ type Input struct {
 }
 
 // On returns a VMI's interfaces on networks of Multus that a bridge in its pod connects: NAMESPACE/NAME by their names;
-// those that are to be absent, too, since the guest may have them still. (A tap of a CNI plugin's, too, for which nothing
-// is made.)
+// those that are to be absent, too, since the guest may have them still. (A tap of a CNI plugin's, too, for which
+// nothing is made.)
 func On(vmi *v1.VirtualMachineInstance) map[string]string {
 	var out map[string]string
 	for _, nic := range vmi.Spec.Domain.Devices.Interfaces {
@@ -53,8 +53,8 @@ func On(vmi *v1.VirtualMachineInstance) map[string]string {
 }
 
 // Compile returns what holds for a guest. selects are the networks of the policies that hold and select pods by labels:
-// Peers on these and Namespaces matter. A policy that cannot be read holds for all of its namespace's pods on its networks, and
-// allows nothing.
+// Peers on these and Namespaces matter. A policy that cannot be read holds for all of its namespace's pods on its
+// networks, and allows nothing.
 func Compile(in *Input) (rules Rules, selects []string) {
 	policies := slices.Clone(in.Policies)
 	slices.SortFunc(policies, func(a, b MultiNetworkPolicy) int { return cmp.Compare(a.Name, b.Name) })
