@@ -3,10 +3,14 @@
 package e2e
 
 import (
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	v1 "kubevirt.io/api/core/v1"
 
 	"github.com/virtkit/virtkit/pkg/vm/ipaddress"
@@ -101,6 +105,49 @@ func TestAddressStays(t *testing.T) {
 		t.Fatalf("the guest is on %s still", now)
 	}
 	check("there")
+	// Other networks: what the network chose stays with it, and what was wished for goes along.
+	c.network(t, ns, "other", `{"cniVersion":"1.0.0","name":"other","type":"bridge","bridge":"lan2",`+
+		`"capabilities":{"ips":true,"mac":true},"ipam":{"type":"host-local","dataDir":"/run/cni-other-`+ns+`",`+
+		`"ranges":[[{"subnet":"203.0.118.0/24","rangeStart":"203.0.118.10","rangeEnd":"203.0.118.19"}]]}}`)
+	c.network(t, ns, "static2", `{"cniVersion":"1.0.0","name":"static2","type":"bridge","bridge":"lan2",`+
+		`"capabilities":{"ips":true,"mac":true},"ipam":{"type":"static"}}`)
+	first.edit(t, func(spec *v1.VirtualMachineInstanceSpec) {
+		spec.Affinity, spec.Networks[1].Multus.NetworkName = nil, "other"
+	})
+	wished.edit(t, func(spec *v1.VirtualMachineInstanceSpec) {
+		spec.Networks[2].Multus.NetworkName = "static2"
+	})
+	eventually(t, time.Minute, "the VMI names the network", func() string {
+		return strings.TrimPrefix(first.vmi(t).Spec.Networks[1].Multus.NetworkName, "other")
+	})
+	got := ipaddress.Recorded(first.vmi(t))["red"]
+	if got.Network != ns+"/local" || !slices.Contains(got.Addresses, address) {
+		t.Errorf("on its way to another network the guest has %+v", got)
+	}
+	first.waitMigration(t, first.migrate(t, "first-moves"), v1.MigrationSucceeded)
+	wished.waitMigration(t, wished.migrate(t, "wished-moves"), v1.MigrationSucceeded)
+	eventually(t, time.Minute, "the addresses of the other network are recorded", func() string {
+		for _, object := range []metav1.Object{first.vm(t), first.vmi(t)} {
+			got := ipaddress.Recorded(object)["red"]
+			if got.Network != ns+"/other" || len(got.Addresses) != 1 ||
+				!strings.HasPrefix(got.Addresses[0], "203.0.118.") {
+				return fmt.Sprintf("%T has %+v", object, got)
+			}
+		}
+		return ""
+	})
+	moved := ipaddress.Recorded(first.vm(t))["red"].Addresses[0]
+	for g, want := range map[*guest][3]string{
+		first: {"red", "eth1", moved}, wished: {"blue", "eth2", "203.0.116.77"},
+	} {
+		out := g.in(t, "sh", "-c", "udhcpc -f -n -q -i "+want[1]+" -s /bin/true 2>&1")
+		if !strings.Contains(out, want[2]) {
+			t.Errorf("%s: the lease of %s on the other network: %s", g.name, want[1], out)
+		}
+		if got := g.filter(t, want[0]); !slices.Contains(got.Addresses, want[2]) {
+			t.Errorf("%s may send from %v on the other network", g.name, got.Addresses)
+		}
+	}
 	if got := wished.vm(t).Spec.Template.Spec.Domain.Devices.Interfaces; got[1].MacAddress != "" {
 		t.Errorf("the spec was given %+v", got)
 	}

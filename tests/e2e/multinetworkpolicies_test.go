@@ -140,6 +140,22 @@ func TestMultiNetworkPolicies(t *testing.T) {
 	if got := kept.filter(t, "red"); len(got.Policies) != 1 || got.Denied[0].Frames < shown.Denied[0].Frames {
 		t.Errorf("after virt-handler's restart: %+v, and before %+v", got, shown)
 	}
+	// A network without policies that the VM names is not yet the one that the guest is on.
+	c.network(t, ns, "free", `{"cniVersion":"1.0.0","name":"free","type":"bridge","bridge":"lan1","ipam":{}}`)
+	on := func(definition string) {
+		t.Helper()
+		kept.edit(t, func(spec *v1.VirtualMachineInstanceSpec) { spec.Networks[1].Multus.NetworkName = definition })
+		eventually(t, time.Minute, "the VMI names the network", func() string {
+			return strings.TrimPrefix(kept.vmi(t).Spec.Networks[1].Multus.NetworkName, definition)
+		})
+	}
+	on("free")
+	c.restartHandlerOf(t, kept)
+	becomes("on its way to a network without policies the guest is closed", echo, "lost")
+	if got := kept.filter(t, "red"); len(got.Policies) != 1 || got.Policies[0].Name != "kept" {
+		t.Errorf("on its way to a network without policies: %+v", got)
+	}
+	on("red")
 	kept.waitMigration(t, kept.migrate(t, "closed"), v1.MigrationSucceeded)
 	becomes("where it has moved to the guest is closed", echo, "lost")
 	if got := peer.in(t, "sh", "-c", "touch /tmp/stop; sleep 2; cat /tmp/got 2>/dev/null | wc -l"); got != "0" {
