@@ -26,12 +26,13 @@ const (
 	datagrams     = 3 * time.Minute              // UDP
 	otherwise     = time.Minute                  // echoes of ICMP, and protocols without ports
 	fragments     = 30 * time.Second             // the rest of a packet whose first fragment was let through
+	fading        = time.Second                  // a connection that another set has by now
 	updateElement = uint32(unix.NFT_DYNSET_OP_UPDATE)
 	deleteElement = uint32(2) // NFT_DYNSET_OP_DELETE
 )
 
-// maxFlows is how many elements a set has room for.
-var maxFlows uint32 = 1 << 16
+// maxFlows is how many elements a set has room for, maxClosing that of connections that end.
+var maxFlows, maxClosing uint32 = 1 << 16, 1 << 16
 
 // Sets of a tap's connections, each once in each family.
 const (
@@ -64,9 +65,11 @@ var (
 func flowSets(tap string) []*nftables.Set {
 	var out []*nftables.Set
 	for _, p := range packets {
-		for _, name := range []string{setFlows, setBegun + stepOut, setBegun + stepIn, setClosing} {
+		for name, size := range map[string]uint32{
+			setFlows: maxFlows, setBegun + stepOut: maxFlows, setBegun + stepIn: maxFlows, setClosing: maxClosing,
+		} {
 			out = append(out, &nftables.Set{
-				Name: tap + "-" + name + p.letter, Dynamic: true, HasTimeout: true, Timeout: otherwise, Size: maxFlows,
+				Name: tap + "-" + name + p.letter, Dynamic: true, HasTimeout: true, Timeout: otherwise, Size: size,
 				Concatenation: true, KeyType: nftables.MustConcatSetType(p.address, p.address, nftables.TypeInetProto,
 					nftables.TypeInetService, nftables.TypeInetService),
 			})
@@ -120,7 +123,8 @@ func remember(set string, d time.Duration) []expr.Any {
 	return []expr.Any{&expr.Dynset{SrcRegKey: firstRegister, SetName: set, Operation: updateElement, Timeout: d}}
 }
 
-// forget takes the key that is loaded out of a set, if it is there.
+// forget takes the key that is loaded out of a set, if it is there. Kernels before 5.4 do not know how, and some after
+// that go on to count it: it is for what is rare.
 func forget(set string) []expr.Any {
 	return []expr.Any{&expr.Dynset{SrcRegKey: firstRegister, SetName: set, Operation: deleteElement}}
 }
@@ -208,7 +212,7 @@ func (p packet) fragment(high4, low4, high6, low6 byte) []expr.Any {
 
 // known lets through what belongs to a connection that was let through. What opens a TCP connection never does:
 // policies are asked about it again.
-func (r policyRules) known(step string, toGuest bool) {
+func (r *policyRules) known(step string, toGuest bool) {
 	for _, p := range packets {
 		ends, _ := p.ends(toGuest)
 		r.when(step, ethertype(p.ethertype), p.later(), ends, isIn(r.flowSet(setParts, p)), accept)
@@ -229,13 +233,14 @@ func (r policyRules) known(step string, toGuest bool) {
 			}
 			if k.ends != nil {
 				for _, set := range []string{flows, answered, mine} {
-					in(set, k.ends, forget(set), remember(closing, k.first), done)
+					in(set, k.ends, remember(closing, k.first), remember(set, fading), done)
+					in(set, k.ends, remember(set, k.first), done) // which closing has no room for
 				}
 				in(closing, nil, remember(closing, k.first), done)
 			}
 			in(flows, k.answer, remember(flows, k.then), done)
 			in(answered, k.answer, remember(flows, k.then), done)
-			in(answered, k.answer, done) // which flows has no room for
+			in(answered, k.answer, r.counts(forgottenCounter(r.tap)), done) // which flows has no room for
 			if k.answer == nil {
 				in(mine, nil, remember(mine, k.first), done)
 			}

@@ -274,7 +274,7 @@ func TestPoliciesForOneDirection(t *testing.T) {
 	}
 }
 
-// elements counts what is in a set of connections of IPv4.
+// elements counts what is in a set of connections of IPv4 and stays there.
 func (p policedPod) elements(t *testing.T, name string) int {
 	t.Helper()
 	conn, err := nftables.New(nftables.WithNetNSFd(int(p.pod.Fd())))
@@ -290,7 +290,7 @@ func (p policedPod) elements(t *testing.T, name string) int {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return len(found)
+	return len(slices.DeleteFunc(found, func(e nftables.SetElement) bool { return e.Expires <= fading }))
 }
 
 // A connection is remembered for long when both ends have sent, and for a short while before that and when it ends; one
@@ -315,10 +315,10 @@ func TestConnectionsAreRemembered(t *testing.T) {
 		{"goes on", nil, in("A"), 1, 1, 0},
 		{"one side ends", out("FA"), nil, 1, 0, 1},
 		{"the other one sends on", nil, in("A"), 1, 0, 1},
-		{"the other side ends", nil, in("FA"), 0, 0, 1},
-		{"the last packet", out("A"), nil, 0, 0, 1},
+		{"the other side ends", nil, in("FA"), 1, 0, 1},
+		{"the last packet", out("A"), nil, 1, 0, 1},
 		{"opened anew", nil, in("S"), 1, 0, 0},
-		{"refused", out("RA"), nil, 0, 0, 1},
+		{"refused", out("RA"), nil, 1, 0, 1},
 	} {
 		if c.sent != nil && !p.out(t, c.sent) || c.received != nil && !p.in(t, c.received) {
 			t.Errorf("%s: does not pass", c.name)
@@ -351,6 +351,29 @@ func TestTooManyConnections(t *testing.T) {
 	answer := from(otherMAC, guestMAC, ipFrame(server, me, unix.IPPROTO_UDP, udpOf(53, 5000, "me")))
 	if !p.out(t, question) || !p.in(t, answer) || p.elements(t, setFlows) != 1 {
 		t.Error("the guest's question is not answered")
+	}
+}
+
+// A connection that ends where there is no room for more of these ends all the same.
+func TestTooManyEndings(t *testing.T) {
+	before := maxClosing
+	maxClosing = 2
+	t.Cleanup(func() { maxClosing = before })
+	p := newPoliced(t, policies())
+	const me, peer = "10.42.1.5", "10.42.1.9"
+	for port := range uint16(4) {
+		if !p.in(t, from(otherMAC, guestMAC, ipFrame(peer, me, unix.IPPROTO_TCP, tcpOf(5000+port, 80, "S")))) {
+			t.Fatalf("connection %d does not pass", port)
+		}
+		for _, flags := range []string{"SA", "A", "FA", "A"} {
+			answer := from(guestMAC, otherMAC, ipFrame(me, peer, unix.IPPROTO_TCP, tcpOf(80, 5000+port, flags)))
+			if !p.out(t, answer) {
+				t.Errorf("connection %d: %s is dropped", port, flags)
+			}
+		}
+	}
+	if n := p.elements(t, setClosing); n != 2 {
+		t.Errorf("%d connections end", n)
 	}
 }
 
