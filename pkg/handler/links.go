@@ -3,6 +3,7 @@ package handler
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -42,9 +43,7 @@ func (s *session) link(ctx context.Context, client launcherpb.LauncherClient, vm
 		return fmt.Errorf("encode VirtualMachineInstance: %w", err)
 	}
 	here := connected(vmi, seen.Plan, s.target.Annotations)
-	if err := s.behindPolicies(vmi, &here); err != nil {
-		return err
-	}
+	unpoliced := s.behindPolicies(vmi, &here)
 	plan, err := json.Marshal(here)
 	if err != nil {
 		return fmt.Errorf("encode network plan: %w", err)
@@ -58,7 +57,7 @@ func (s *session) link(ctx context.Context, client launcherpb.LauncherClient, vm
 	case grpcstatus.Code(err) != codes.FailedPrecondition: // the guest only needs longer
 		s.sawLinks(describe(err))
 	}
-	return err
+	return errors.Join(err, unpoliced) // which is tried again until virt-controller has said
 }
 
 // sawLinks publishes why the guest's interfaces could not be changed; empty is that they could.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"time"
 
 	v1 "kubevirt.io/api/core/v1"
@@ -155,15 +156,17 @@ func (s *session) holding() multipolicy.Rules {
 	return s.policies
 }
 
-// behindPolicies fails unless the rules of all interfaces of a plan, which are to be plugged in, are in the pod.
-func (s *session) behindPolicies(vmi *v1.VirtualMachineInstance, plan *network.Plan) error {
+// behindPolicies leaves in a plan, whose interfaces are to be plugged in, those whose rules are in the pod, and says
+// which it has taken out.
+func (s *session) behindPolicies(vmi *v1.VirtualMachineInstance, plan *network.Plan) (out error) {
 	held, on := s.holding(), multipolicy.On(vmi)
-	for i := range plan.Interfaces {
-		nic := &plan.Interfaces[i]
+	plan.Interfaces = slices.DeleteFunc(plan.Interfaces, func(nic network.Interface) bool {
 		at := cmp.Or(nic.Network, on[nic.Name])
-		if _, known := held.On(nic.Name, at); nic.Binding == network.Bridge && at != "" && !known {
-			return fmt.Errorf("interface %q: %w", nic.Name, errPoliciesUnread)
+		if _, known := held.On(nic.Name, at); nic.Binding != network.Bridge || at == "" || known {
+			return false
 		}
-	}
-	return nil
+		out = errors.Join(out, fmt.Errorf("interface %q: %w", nic.Name, errPoliciesUnread))
+		return true
+	})
+	return out
 }

@@ -2,6 +2,7 @@ package handler
 
 import (
 	"errors"
+	"fmt"
 	"log/slog"
 	"slices"
 	"strings"
@@ -104,15 +105,44 @@ func TestPoliciesOfPlug(t *testing.T) {
 		t.Errorf("absent: %+v, %v", rules, err)
 	}
 	s := &session{}
-	if err := s.behindPolicies(onRed(oneHolds), planOfRed(network.Bridge)); !errors.Is(err, errPoliciesUnread) {
-		t.Errorf("nothing is there: %v", err)
+	plugs := func(binding network.Binding) (int, error) {
+		plan := planOfRed(binding)
+		err := s.behindPolicies(onRed(oneHolds), plan)
+		return len(plan.Interfaces), err
 	}
-	if err := s.behindPolicies(onRed(oneHolds), planOfRed(network.Tap)); err != nil {
-		t.Errorf("a tap of the plugin's: %v", err)
+	if n, err := plugs(network.Bridge); !errors.Is(err, errPoliciesUnread) || n != 1 {
+		t.Errorf("nothing is there: %d interfaces, %v", n, err)
+	}
+	if n, err := plugs(network.Tap); err != nil || n != 2 {
+		t.Errorf("a tap of the plugin's: %d interfaces, %v", n, err)
 	}
 	s.holds(rules)
-	if err := s.behindPolicies(onRed(oneHolds), planOfRed(network.Bridge)); err != nil {
-		t.Errorf("the rules are there: %v", err)
+	if n, err := plugs(network.Bridge); err != nil || n != 2 {
+		t.Errorf("the rules are there: %d interfaces, %v", n, err)
+	}
+}
+
+// A plan of an earlier version does not say which networks its pod asked for.
+func TestPoliciesOfOldPlan(t *testing.T) {
+	vmi := onRed(`{"red":{"network":"default/blue","others":[{"network":"default/red","policies":[{"name":"p"}]}]}}`)
+	vmi.Spec.Networks[1].Multus.NetworkName = "blue"
+	plan := planOfRed(network.Bridge)
+	plan.Interfaces[1].PodLink = network.LinkOf(vmi.Spec.Networks[1])
+	asked := map[string]string{network.AnnotationNetworks: fmt.Sprintf(
+		`[{"name":"red","namespace":"default","interface":%q}]`, plan.Interfaces[1].PodLink)}
+	(*network.Plan)(nil).Connected(asked)
+	plan.Connected(asked)
+	rules, err := policiesOf(vmi, plan, nil, true)
+	if err != nil || len(rules["red"].Policies) != 1 || rules["red"].Policies[0].Name != "p" {
+		t.Errorf("%+v, %v", rules, err)
+	}
+	if err := plan.CheckConnected(asked); err != nil {
+		t.Error(err)
+	}
+	plan.Interfaces[1].Network = "default/blue"
+	err = plan.CheckConnected(asked)
+	if err == nil || !strings.Contains(err.Error(), "connected to network default/red") {
+		t.Errorf("on another network than its VMI names: %v", err)
 	}
 }
 

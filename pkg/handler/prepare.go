@@ -132,6 +132,7 @@ func (s *session) connect(
 	if err != nil {
 		return nil, err
 	}
+	plan.Connected(s.target.Annotations)
 	if plan == nil {
 		var pod network.Pod
 		if pod.Links, err = apply.Links(ns); err != nil {
@@ -155,6 +156,9 @@ func (s *session) connect(
 		made, err := network.NewPlan(vmi, pod)
 		if err != nil {
 			return nil, fmt.Errorf("plan the pod's network: %w", err)
+		}
+		if err := made.CheckConnected(s.target.Annotations); err != nil {
+			return nil, err
 		}
 		if err := apply.FindRouters(ctx, ns, &made); err != nil {
 			s.log.Warn("the guest gets no IPv6 default route", "err", err)

@@ -217,7 +217,8 @@ func (a *admission) validateMachine(
 	if surface.Settled(vm, old) {
 		return allowed(), nil
 	}
-	if errs := append(validateHeld(vm, old, by), validateResuming(vm, old, by)...); len(errs) > 0 {
+	if errs := slices.Concat(validateHeld(vm, old, by), validateResuming(vm, old, by),
+		surface.ValidateTemplateRoom(vm, old)); len(errs) > 0 {
 		return verdict(request.Kind.Kind, vm.Name, errs), nil
 	}
 	errs, warnings, err := a.validateReferring(ctx, vm)

@@ -108,13 +108,34 @@ func (r *Reconciler) peers(ctx context.Context) ([]multipolicy.Peer, error) {
 // addGuest adds the MACs of a guest to where its pod is: it has no others there, whatever addresses it has. The
 // addresses of its pod may be those of the one before, since it keeps them when it migrates.
 func addGuest(ends map[string]multipolicy.End, vmi *v1.VirtualMachineInstance) {
-	for name, on := range multipolicy.On(vmi) {
-		end, there := ends[on]
-		if mac := macOf(vmi, name); there && mac != "" {
-			end.MACs = append(end.MACs, mac)
-			ends[on] = end
+	for name, networks := range networksOf(vmi) {
+		for _, on := range networks {
+			end, there := ends[on]
+			if mac := macOf(vmi, name); there && mac != "" {
+				end.MACs = append(end.MACs, mac)
+				ends[on] = end
+			}
 		}
 	}
+}
+
+// networksOf returns the networks that a VMI's pods may be on, by interface: that which it names, and those of its own
+// rules.
+func networksOf(vmi *v1.VirtualMachineInstance) map[string][]string {
+	out := map[string][]string{}
+	rules, err := multipolicy.Decode(vmi.Annotations[network.AnnotationPolicies])
+	for name, on := range multipolicy.On(vmi) {
+		out[name] = []string{on}
+		if err != nil {
+			continue // there are none yet
+		}
+		for _, of := range append([]multipolicy.Interface{rules[name]}, rules[name].Others...) {
+			if of.Network != "" && !slices.Contains(out[name], of.Network) {
+				out[name] = append(out[name], of.Network)
+			}
+		}
+	}
+	return out
 }
 
 // macOf returns the MAC of a guest's interface: as its node says, or as it is to be; "" while nobody knows it.
@@ -141,7 +162,8 @@ var moves = predicate.Funcs{
 			return false
 		}
 		return !maps.Equal(before.Status.ActivePods, after.Status.ActivePods) || before.IsFinal() != after.IsFinal() ||
-			!equality.Semantic.DeepEqual(macsOf(before), macsOf(after))
+			!equality.Semantic.DeepEqual(macsOf(before), macsOf(after)) ||
+			!equality.Semantic.DeepEqual(networksOf(before), networksOf(after))
 	},
 }
 
@@ -156,8 +178,8 @@ func macsOf(vmi *v1.VirtualMachineInstance) map[string]string {
 // ofPeer returns the VMIs whose policies may mean another VMI on one of its networks.
 func (r *Reconciler) ofPeer(_ context.Context, object client.Object) []reconcile.Request {
 	var networks []string
-	for _, name := range multipolicy.On(object.(*v1.VirtualMachineInstance)) {
-		networks = append(networks, name)
+	for _, on := range networksOf(object.(*v1.VirtualMachineInstance)) {
+		networks = append(networks, on...)
 	}
 	return r.concerned.on(networks)
 }

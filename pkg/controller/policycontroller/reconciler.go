@@ -23,6 +23,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/controller/optional"
 	"github.com/virtkit/virtkit/pkg/controller/vmicontroller"
 	"github.com/virtkit/virtkit/pkg/service/frame"
+	"github.com/virtkit/virtkit/pkg/vm/life"
 	"github.com/virtkit/virtkit/pkg/vm/network"
 	"github.com/virtkit/virtkit/pkg/vm/network/multipolicy"
 )
@@ -140,13 +141,13 @@ func (r *Reconciler) look(ctx context.Context, vmi *v1.VirtualMachineInstance) (
 	if err := r.Policies.List(ctx, &policies, client.InNamespace(vmi.Namespace)); err != nil {
 		return View{}, err
 	}
-	before, err := multipolicy.Decode(vmi.Annotations[network.AnnotationPolicies])
+	asked, err := r.asked(ctx, vmi)
 	if err != nil {
-		before = nil // there is none, or it is made anew
+		return View{}, err
 	}
 	in := &multipolicy.Input{
 		Namespace: vmi.Namespace, Labels: vmicontroller.PodLabels(vmi), Ports: vmicontroller.ContainerPorts(vmi),
-		Interfaces: multipolicy.Networks(on, before), Policies: policies.Items,
+		Interfaces: multipolicy.Networks(vmi, asked...), Policies: policies.Items,
 	}
 	rules, selects := multipolicy.Compile(in)
 	key := client.ObjectKeyFromObject(vmi)
@@ -169,6 +170,23 @@ func (r *Reconciler) look(ctx context.Context, vmi *v1.VirtualMachineInstance) (
 	}
 	rules, _ = multipolicy.Compile(in)
 	return View{VMI: vmi, Rules: rules}, nil
+}
+
+// asked returns the annotations by which the pods of a VMI that have not ended asked for their networks.
+func (r *Reconciler) asked(ctx context.Context, vmi *v1.VirtualMachineInstance) ([]map[string]string, error) {
+	var pods corev1.PodList
+	err := r.Client.List(ctx, &pods, client.InNamespace(vmi.Namespace),
+		client.MatchingLabels{v1.CreatedByLabel: string(vmi.UID)}, client.UnsafeDisableDeepCopy)
+	if err != nil {
+		return nil, fmt.Errorf("list pods of VMI %s/%s: %w", vmi.Namespace, vmi.Name, err)
+	}
+	var out []map[string]string
+	for i := range pods.Items {
+		if !life.PodEnded(&pods.Items[i]) {
+			out = append(out, pods.Items[i].Annotations)
+		}
+	}
+	return out, nil
 }
 
 // watching has a controller work on those whose policies mean pods and namespaces that change, from when it begins.

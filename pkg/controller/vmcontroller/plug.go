@@ -31,6 +31,13 @@ func (view View) connected(nic *v1.Interface, n *v1.Network) bool {
 	})
 }
 
+// leaving reports whether there is a pod to which the guest is to migrate.
+func (view *View) leaving() bool {
+	return migrations.UnderWay(view.VMI) || slices.ContainsFunc(view.Pods, func(pod *corev1.Pod) bool {
+		return pod.Labels[v1.MigrationJobLabel] != "" && !life.PodEnded(pod) && !life.GuestIn(view.VMI, pod)
+	})
+}
+
 // followInterfaces brings interfaces that were added to a VM into its VMI, and takes those out that were unplugged and
 // removed. It reports whether the VMI is changed.
 func (view *View) followInterfaces() (bool, error) {
@@ -45,6 +52,9 @@ func (view *View) followInterfaces() (bool, error) {
 	}
 	after := instance.DeepCopy()
 	after.Spec.Domain.Devices.Interfaces, after.Spec.Networks = p.Spec.Interfaces, p.Spec.Networks
+	if view.leaving() && rollout.MovesNetwork(instance.Spec.Networks, after.Spec.Networks) {
+		return false, nil // its target is connected to the network before; the end of the migration brings another look
+	}
 	if _, known := rollout.Taken(instance); !known ||
 		text == instance.Annotations[rollout.InterfacesAnnotation] &&
 			equality.Semantic.DeepEqual(after.Spec, instance.Spec) {

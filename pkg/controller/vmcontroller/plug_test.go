@@ -246,3 +246,46 @@ func TestPlugAndRestart(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 }
+
+// An interface does not move to another network while there is a pod to which the guest is to migrate: that pod is
+// connected to the network of before. An interface that comes does not wait.
+func TestMovesWaitForMigration(t *testing.T) {
+	const (
+		none = `{interfaces: [{name: default, masquerade: {}}], networks: [{name: default, pod: {}}]}`
+		red  = `{interfaces: [{name: default, masquerade: {}}, {name: red, bridge: {}}], networks: [{name: default, pod: {}}, {name: red, multus: {networkName: red-net}}]}`
+	)
+	target := func(phase corev1.PodPhase) *corev1.Pod {
+		pod := &corev1.Pod{}
+		pod.UID, pod.Labels, pod.Status.Phase = "target", map[string]string{v1.MigrationJobLabel: "m"}, phase
+		return pod
+	}
+	blue := strings.Replace(red, "red-net", "blue-net", 1)
+	sends := &v1.VirtualMachineInstanceMigrationState{MigrationUID: "m", TargetNode: "n2"}
+	for name, tc := range map[string]struct {
+		before, template string
+		pods             []*corev1.Pod
+		state            *v1.VirtualMachineInstanceMigrationState
+		want             bool
+	}{
+		"moves":                         {red, blue, nil, nil, true},
+		"moves, and a target waits":     {red, blue, []*corev1.Pod{target("Pending")}, nil, false},
+		"moves, and a target has ended": {red, blue, []*corev1.Pod{target("Failed")}, nil, true},
+		"moves, and its nodes know":     {red, blue, nil, sends, false},
+		"comes, and a target waits":     {none, red, []*corev1.Pod{target("Pending")}, nil, true},
+	} {
+		vm := testVM(v1.RunStrategyAlways)
+		attach(t, &vm.Spec.Template.Spec, tc.before)
+		instance, err := Instance(vm, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		instance.Status.Phase, instance.Status.MigrationState = v1.Running, tc.state
+		vm = vm.DeepCopy()
+		vm.Generation++
+		attach(t, &vm.Spec.Template.Spec, tc.template)
+		view := View{VM: vm, VMI: instance, Pods: tc.pods}
+		if got, err := view.followInterfaces(); err != nil || got != tc.want {
+			t.Errorf("%s: the VMI follows %v, %v", name, got, err)
+		}
+	}
+}

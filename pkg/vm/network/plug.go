@@ -1,6 +1,7 @@
 package network
 
 import (
+	"fmt"
 	"strings"
 
 	v1 "kubevirt.io/api/core/v1"
@@ -95,6 +96,35 @@ func Moved(
 		}
 	}
 	return moved
+}
+
+// Connected notes in a plan of an earlier version, which does not say so, which networks its pod asked for. The plan
+// may be nil.
+func (p *Plan) Connected(annotations map[string]string) {
+	if p == nil {
+		return
+	}
+	asked := DefinitionsOf(annotations)
+	for i := range p.Interfaces {
+		if nic := &p.Interfaces[i]; nic.Network == "" && nic.PodLink != PodLink {
+			nic.Network = asked[nic.PodLink]
+		}
+	}
+}
+
+// CheckConnected refuses a plan whose VMI names other networks than its pod asked for: what holds on these would be
+// taken for what holds on those.
+func (p *Plan) CheckConnected(annotations map[string]string) error {
+	asked := DefinitionsOf(annotations)
+	for i := range p.Interfaces {
+		nic := &p.Interfaces[i]
+		there := asked[nic.PodLink]
+		if nic.PodLink != PodLink && there != "" && nic.Network != "" && there != nic.Network {
+			return fmt.Errorf("interface %q: the pod is connected to network %s, and the VMI names %s since; another "+
+				"pod connects it", nic.Name, there, nic.Network)
+		}
+	}
+	return nil
 }
 
 // DefinitionsOf returns the NetworkAttachmentDefinitions, NAMESPACE/NAME, that a pod has asked Multus for, by link.

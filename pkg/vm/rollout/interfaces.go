@@ -102,6 +102,16 @@ type Plugging struct {
 
 // Plug compares the present template with the VMI. connected reports whether the guest's pod is connected to the
 // network of an interface, live whether the installation changes running guests.
+// MovesNetwork reports whether a network of these has another definition among those.
+func MovesNetwork(before, after []v1.Network) bool {
+	return slices.ContainsFunc(after, func(n v1.Network) bool {
+		return slices.ContainsFunc(before, func(was v1.Network) bool {
+			return was.Name == n.Name && was.Multus != nil && n.Multus != nil &&
+				was.Multus.NetworkName != n.Multus.NetworkName
+		})
+	})
+}
+
 func Plug(
 	template *v1.VirtualMachineInstanceSpec, instance *v1.VirtualMachineInstance,
 	connected func(*v1.Interface, *v1.Network) bool, live bool,

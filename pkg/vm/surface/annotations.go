@@ -23,8 +23,13 @@ const hookSidecars = "hooks.kubevirt.io/hookSidecars"
 // which virt-controller must always be able to write, and what the components write besides.
 const maxAnnotations = apivalidation.TotalAnnotationSizeLimitB - network.MaxPolicies - 16<<10
 
-// validateRoom refuses annotations that leave no room for those of the components.
-func validateRoom(annotations map[string]string, at *field.Path) field.ErrorList {
+// validateRoom refuses annotations that leave no room for those of the components, of a guest on networks of Multus.
+func validateRoom(
+	annotations map[string]string, networks []v1.Network, at *field.Path,
+) field.ErrorList {
+	if !slices.ContainsFunc(networks, func(n v1.Network) bool { return n.Multus != nil }) {
+		return nil
+	}
 	size := 0
 	for key, text := range annotations {
 		if key != network.AnnotationPolicies {
@@ -38,10 +43,20 @@ func validateRoom(annotations map[string]string, at *field.Path) field.ErrorList
 		"writes annotations, too; shorten them, or put long data into a Secret or ConfigMap", size, maxAnnotations))}
 }
 
-// validateAnnotations checks the annotations of a VMI, or of a VM's template, that change the guest, and how long they
-// are.
+// ValidateTemplateRoom refuses annotations of a VM's template that leave no room for those of the components of its
+// VMI, unless they are as before.
+func ValidateTemplateRoom(vm, old *v1.VirtualMachine) field.ErrorList {
+	if vm.Spec.Template == nil || old != nil && old.Spec.Template != nil &&
+		maps.Equal(vm.Spec.Template.ObjectMeta.Annotations, old.Spec.Template.ObjectMeta.Annotations) {
+		return nil
+	}
+	return validateRoom(vm.Spec.Template.ObjectMeta.Annotations, vm.Spec.Template.Spec.Networks,
+		field.NewPath("spec", "template", "metadata", "annotations"))
+}
+
+// validateAnnotations checks the annotations of a VMI, or of a VM's template, that change the guest.
 func validateAnnotations(annotations map[string]string, at *field.Path) field.ErrorList {
-	errs := validateRoom(annotations, at)
+	var errs field.ErrorList
 	if annotations[hookSidecars] != "" {
 		errs = append(errs, field.Forbidden(at.Key(hookSidecars),
 			unsupportedDetail()+

@@ -161,6 +161,7 @@ func ValidateVirtualMachineInstance(vmi *v1.VirtualMachineInstance, by Actor) fi
 		errs = append(errs, validateReserved(reservedLabels, vmi.Labels, nil, metadata.Child("labels"))...)
 		errs = append(errs, validateReserved(reservedAnnotations, vmi.Annotations, nil,
 			metadata.Child("annotations"))...)
+		errs = append(errs, validateRoom(vmi.Annotations, vmi.Spec.Networks, metadata.Child("annotations"))...)
 	}
 	return append(errs, validateSpec(&vmi.Spec, spec)...)
 }
@@ -181,7 +182,8 @@ func ValidateVirtualMachineInstanceUpdate(vmi, old *v1.VirtualMachineInstance, b
 	errs = append(errs, validateDeviceAnnotations(vmi.Annotations, old.Annotations, &vmi.Spec,
 		field.NewPath("metadata", "annotations"))...)
 	if !maps.Equal(vmi.Annotations, old.Annotations) {
-		errs = append(errs, validateRoom(vmi.Annotations, field.NewPath("metadata", "annotations"))...)
+		errs = append(errs, validateRoom(vmi.Annotations, vmi.Spec.Networks,
+			field.NewPath("metadata", "annotations"))...)
 	}
 	before, after := &old.Spec, &vmi.Spec
 	if by.API {

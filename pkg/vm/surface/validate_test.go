@@ -620,15 +620,36 @@ func TestValidateInstanceUpdate(t *testing.T) {
 	// Nobody takes the room for what the components write.
 	long := old.DeepCopy()
 	long.Annotations = map[string]string{"a": strings.Repeat("x", maxAnnotations)}
-	if got := Message(ValidateVirtualMachineInstanceUpdate(long, old, user)); !strings.HasPrefix(got,
+	if errs := ValidateVirtualMachineInstanceUpdate(long, old, user); errs != nil {
+		t.Errorf("on the pod network alone: %s", Message(errs))
+	}
+	long.Spec.Networks = append(long.Spec.Networks, v1.Network{Name: "red", NetworkSource: v1.NetworkSource{
+		Multus: &v1.MultusNetwork{NetworkName: "red"},
+	}})
+	short := old.DeepCopy()
+	short.Spec.Networks = long.Spec.Networks
+	if got := Message(ValidateVirtualMachineInstanceUpdate(long, short, user)); !strings.HasPrefix(got,
 		"metadata.annotations: have 147457 bytes together, and 147456 are the most") {
 		t.Error(got)
 	}
 	if errs := ValidateVirtualMachineInstanceUpdate(long, long, user); errs != nil {
 		t.Error(Message(errs))
 	}
-	if got := Message(ValidateVirtualMachineInstance(long, controller)); !strings.Contains(got, "are the most") {
+	if got := Message(ValidateVirtualMachineInstance(long, user)); !strings.Contains(got, "are the most") {
 		t.Error(got)
+	}
+	if got := Message(ValidateVirtualMachineInstance(long, controller)); strings.Contains(got, "are the most") {
+		t.Error(got) // its template was admitted
+	}
+	template := &v1.VirtualMachine{}
+	template.Spec.Template = &v1.VirtualMachineInstanceTemplateSpec{Spec: long.Spec}
+	template.Spec.Template.ObjectMeta.Annotations = long.Annotations
+	if got := Message(ValidateTemplateRoom(template, nil)); !strings.HasPrefix(got,
+		"spec.template.metadata.annotations: have 147457 bytes") {
+		t.Error(got)
+	}
+	if got := ValidateTemplateRoom(template, template); got != nil {
+		t.Errorf("as before: %s", Message(got))
 	}
 	// The addresses that a guest has are no other's: nobody gives a guest that is there those of others.
 	for _, key := range []string{ipaddress.Wish, ipaddress.Annotation} {

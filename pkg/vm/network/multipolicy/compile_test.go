@@ -7,7 +7,6 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
@@ -16,6 +15,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	v1 "kubevirt.io/api/core/v1"
 	"sigs.k8s.io/yaml"
+
+	"github.com/virtkit/virtkit/pkg/vm/network"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
@@ -244,33 +245,32 @@ func TestOn(t *testing.T) {
 	}
 }
 
-// A guest stays behind the policies of the network that it is on, also where its VMI names another one.
-func TestNetworksOfBefore(t *testing.T) {
-	before := Rules{}
-	var named []string
-	for i := range 20 {
-		on := map[string]string{"red": fmt.Sprintf("default/n%d", i)}
-		in := input(MultiNetworkPolicy{ObjectMeta: metav1.ObjectMeta{
-			Namespace: "default", Name: "p", Annotations: map[string]string{AnnotationFor: "n1"},
-		}, Spec: json.RawMessage(`{}`)})
-		in.Interfaces = Networks(on, before)
-		rules, _ := Compile(in)
-		var err error
-		if before, err = Decode(Encode(rules)); err != nil {
-			t.Fatal(err)
-		}
-		named = append(named, on["red"])
+// A guest stays behind the policies of the network that its pod is on, also where its VMI names another one.
+func TestNetworksOfPods(t *testing.T) {
+	vmi := &v1.VirtualMachineInstance{ObjectMeta: metav1.ObjectMeta{Namespace: "default"}}
+	multus := func(name string) v1.NetworkSource {
+		return v1.NetworkSource{Multus: &v1.MultusNetwork{NetworkName: name}}
 	}
-	for i, network := range named {
-		here, known := before.On("red", network)
-		if known != (i >= len(named)-maxNetworks) || known && (here.Network != network || here.Others != nil) {
-			t.Errorf("%s: %v, %+v", network, known, here)
-		}
+	vmi.Spec.Networks = []v1.Network{
+		{Name: "red", NetworkSource: multus("blue")}, {Name: "x", NetworkSource: multus("x")},
 	}
-	again := Networks(map[string]string{"red": "default/n10", "blue": "default/n3"}, before)
-	if got := again["red"]; len(got) != maxNetworks || got[0] != "default/n10" || slices.Contains(got[1:], got[0]) ||
-		len(again["blue"]) != 1 {
-		t.Errorf("%v", again)
+	vmi.Spec.Domain.Devices.Interfaces = []v1.Interface{{Name: "red"}, {Name: "x"}}
+	pod := func(definition string) map[string]string {
+		return map[string]string{network.AnnotationNetworks: fmt.Sprintf(
+			`[{"name":%q,"namespace":"default","interface":%q}]`, definition, network.LinkOf(vmi.Spec.Networks[0]))}
+	}
+	for _, c := range []struct {
+		pods []map[string]string
+		want string
+	}{
+		{nil, "map[red:[default/blue] x:[default/x]]"},
+		{[]map[string]string{pod("red"), pod("blue")}, "map[red:[default/blue default/red] x:[default/x]]"},
+		{[]map[string]string{pod("red"), pod("red")}, "map[red:[default/blue default/red] x:[default/x]]"},
+		{[]map[string]string{{network.AnnotationNetworks: "x"}}, "map[red:[default/blue] x:[default/x]]"},
+	} {
+		if got := fmt.Sprint(Networks(vmi, c.pods...)); got != c.want {
+			t.Errorf("%v: %s, want %s", c.pods, got, c.want)
+		}
 	}
 	in := input(MultiNetworkPolicy{ObjectMeta: metav1.ObjectMeta{
 		Namespace: "default", Name: "p", Annotations: map[string]string{AnnotationFor: "red"},
@@ -311,6 +311,35 @@ func TestTooMany(t *testing.T) {
 	}
 	if len(rules["red"].Policies[0].Ingress.Rules) != 1 {
 		t.Error("the rules were changed")
+	}
+}
+
+// So many policies that their names alone are too many close what they are for all the same.
+func TestTooManyPolicies(t *testing.T) {
+	rules := Rules{}
+	for _, nic := range []string{"red", "blue"} {
+		of := Interface{Network: "default/" + nic, Others: []Interface{{Network: "default/before"}}}
+		for i := range 600 {
+			p := Policy{Name: fmt.Sprintf("%s%d", strings.Repeat("p", 200), i)}
+			p.Ingress = &Direction{Rules: []Rule{{Any: true}}}
+			of.Policies, of.Others[0].Policies = append(of.Policies, p), append(of.Others[0].Policies, p)
+		}
+		rules[nic] = of
+	}
+	text := Encode(rules)
+	got, err := Decode(text)
+	if err != nil || len(text) > network.MaxPolicies {
+		t.Fatalf("%d bytes, %v", len(text), err)
+	}
+	for _, nic := range []string{"red", "blue"} {
+		for _, on := range []string{"default/" + nic, "default/before"} {
+			here, known := got.On(nic, on)
+			in, out := here.Closed()
+			if !known || !in || out || len(here.Policies) != 1 || len(here.Policies[0].Ingress.Rules) > 0 ||
+				len(here.Policies[0].Wrong) != 1 {
+				t.Errorf("%s on %s: %+v", nic, on, here)
+			}
+		}
 	}
 }
 

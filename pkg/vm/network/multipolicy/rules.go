@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	v1 "kubevirt.io/api/core/v1"
 
 	"github.com/virtkit/virtkit/pkg/vm/network"
 )
@@ -23,8 +24,8 @@ type Interface struct {
 	// Policies are those that select the guest's pod, by name. A direction for which one of them has rules is closed
 	// but for what any of these rules allows.
 	Policies []Policy `json:"policies,omitempty"`
-	// Others say the same of the networks that the interface was on before, without Others: the pod of a guest stays on
-	// its network until a migration or a restart, whatever its VMI says.
+	// Others say the same of other networks that pods of the guest are on, without Others: a pod stays on its network,
+	// whatever its VMI says.
 	Others []Interface `json:"others,omitempty"`
 }
 
@@ -44,22 +45,24 @@ func (r Rules) On(name, network string) (Interface, bool) {
 	return Interface{}, false
 }
 
-// maxNetworks bounds the networks of one interface that are looked at. Where the guest's is none of them, it is closed.
-const maxNetworks = 16
-
-// Networks returns the networks to look at for interfaces, by their names: those that they are on (On), and those of
-// rules that were made before.
-func Networks(on map[string]string, before Rules) map[string][]string {
+// Networks returns the networks to look at for a VMI's interfaces, by their names: that which it names, and those that
+// its pods asked for, which they stay on. asked are annotations of the pods.
+func Networks(vmi *v1.VirtualMachineInstance, asked ...map[string]string) map[string][]string {
+	on := On(vmi)
 	out := make(map[string][]string, len(on))
-	for name, network := range on {
-		networks := []string{network}
-		was := before[name]
-		for _, of := range append([]Interface{was}, was.Others...) {
-			if of.Network != "" && !slices.Contains(networks, of.Network) && len(networks) < maxNetworks {
-				networks = append(networks, of.Network)
+	for _, n := range vmi.Spec.Networks {
+		of, is := on[n.Name]
+		if !is {
+			continue
+		}
+		networks := []string{of}
+		for _, annotations := range asked {
+			there := network.DefinitionsOf(annotations)[network.LinkOf(n)]
+			if there != "" && !slices.Contains(networks, there) {
+				networks = append(networks, there)
 			}
 		}
-		out[name] = networks
+		out[n.Name] = networks
 	}
 	return out
 }
@@ -133,7 +136,36 @@ func Encode(rules Rules) string {
 	if text, err = json.Marshal(closed); err != nil {
 		panic(err)
 	}
+	if len(text) <= network.MaxPolicies {
+		return string(text)
+	}
+	for name, nic := range closed { // so many policies that their names are too long
+		closed[name] = nic.shut(wrong)
+	}
+	if text, err = json.Marshal(closed); err != nil {
+		panic(err)
+	}
 	return string(text)
+}
+
+// shut returns what closes the directions that policies close, by one of them in place of all.
+func (i Interface) shut(wrong []string) Interface {
+	ingress, egress := i.Closed()
+	if len(i.Policies) > 0 {
+		one := Policy{Name: i.Policies[0].Name, Wrong: wrong}
+		if ingress {
+			one.Ingress = &Direction{}
+		}
+		if egress {
+			one.Egress = &Direction{}
+		}
+		i.Policies = []Policy{one}
+	}
+	i.Others = slices.Clone(i.Others)
+	for at := range i.Others {
+		i.Others[at] = i.Others[at].shut(wrong)
+	}
+	return i
 }
 
 // closed returns what holds without what it allows.
