@@ -14,6 +14,8 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 
 	"github.com/virtkit/virtkit/pkg/vm/ipaddress"
+	"github.com/virtkit/virtkit/pkg/vm/life"
+	"github.com/virtkit/virtkit/pkg/vm/network"
 )
 
 // recorded is the address that the VM's record has of an interface, once it has one.
@@ -117,8 +119,9 @@ func TestAddressStays(t *testing.T) {
 	wished.edit(t, func(spec *v1.VirtualMachineInstanceSpec) {
 		spec.Networks[2].Multus.NetworkName = "static2"
 	})
-	eventually(t, time.Minute, "the VMI names the network", func() string {
-		return strings.TrimPrefix(first.vmi(t).Spec.Networks[1].Multus.NetworkName, "other")
+	eventually(t, time.Minute, "the VMIs name the networks", func() string {
+		return strings.TrimPrefix(first.vmi(t).Spec.Networks[1].Multus.NetworkName, "other") +
+			strings.TrimPrefix(wished.vmi(t).Spec.Networks[2].Multus.NetworkName, "static2")
 	})
 	got := ipaddress.Recorded(first.vmi(t))["red"]
 	if got.Network != ns+"/local" || !slices.Contains(got.Addresses, address) {
@@ -137,12 +140,19 @@ func TestAddressStays(t *testing.T) {
 		return ""
 	})
 	moved := ipaddress.Recorded(first.vm(t))["red"].Addresses[0]
-	for g, want := range map[*guest][3]string{
-		first: {"red", "eth1", moved}, wished: {"blue", "eth2", "203.0.116.77"},
+	for g, want := range map[*guest][4]string{
+		first: {"red", "eth1", moved, "other"}, wished: {"blue", "eth2", "203.0.116.77", "static2"},
 	} {
 		out := g.in(t, "sh", "-c", "udhcpc -f -n -q -i "+want[1]+" -s /bin/true 2>&1")
 		if !strings.Contains(out, want[2]) {
 			t.Errorf("%s: the lease of %s on the other network: %s", g.name, want[1], out)
+		}
+		vmi := g.vmi(t)
+		for _, pod := range g.pods(t) {
+			asked := pod.Annotations[network.AnnotationNetworks]
+			if life.GuestIn(vmi, &pod) && !strings.Contains(asked, `"name":"`+want[3]+`"`) {
+				t.Errorf("%s has moved to a pod that asks for %s", g.name, asked)
+			}
 		}
 		if got := g.filter(t, want[0]); !slices.Contains(got.Addresses, want[2]) {
 			t.Errorf("%s may send from %v on the other network", g.name, got.Addresses)

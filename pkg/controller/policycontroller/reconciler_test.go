@@ -295,3 +295,29 @@ func TestWhoIsConcerned(t *testing.T) {
 		t.Error("nothing is forgotten")
 	}
 }
+
+// A guest that is to move to another network is known by its MAC on the one that it is on, too, while its own rules name
+// that; its change wakes those who mean it on either.
+func TestPeerThatMoves(t *testing.T) {
+	before, after := guest("other", "02:00:00:00:00:0a"), guest("other", "02:00:00:00:00:0a")
+	after.Spec.Networks[0].Multus.NetworkName = "blue"
+	after.Annotations = map[string]string{
+		network.AnnotationPolicies: `{"red":{"network":"default/blue","others":[{"network":"default/red"}]}}`,
+	}
+	ends := map[string]multipolicy.End{"default/red": {}, "default/green": {}}
+	addGuest(ends, after)
+	if len(ends["default/red"].MACs) != 1 || len(ends["default/green"].MACs) != 0 || len(ends) != 2 {
+		t.Errorf("%+v", ends)
+	}
+	if !moves.Update(event.UpdateEvent{ObjectOld: before, ObjectNew: after}) {
+		t.Error("the change wakes nobody")
+	}
+	r := newReconciler(t, &access{}, []client.Object{after})
+	key := types.NamespacedName{Namespace: "default", Name: "demo"}
+	for _, on := range []string{"default/red", "default/blue"} {
+		r.concerned.set(key, []string{on})
+		if got := r.ofPeer(t.Context(), after); len(got) != 1 {
+			t.Errorf("on %s it concerns %v", on, got)
+		}
+	}
+}
