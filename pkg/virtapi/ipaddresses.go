@@ -118,7 +118,7 @@ func (a *admission) judgeIPs(
 ) (errs field.ErrorList, warnings []string, err error) {
 	wished, err := ipaddress.DecodeWish(annotations[ipaddress.Wish])
 	if err != nil {
-		return nil, nil, nil //nolint:nilerr // the checks of the annotations say so
+		return nil, nil, nil // the checks of the annotations say so
 	}
 	ctx, cancel := context.WithTimeout(ctx, lookup)
 	defer cancel()

@@ -174,7 +174,8 @@ func TestAdmitOnAnotherNetwork(t *testing.T) {
 			&Guard{IPv4: true, Addresses: []netip.Addr{at("192.0.2.200")}},
 		},
 		"from one without addresses": {
-			"ns/red", "ns/blue", at("192.0.2.200"), Guard{},
+			"ns/red", "ns/blue", at("192.0.2.200"),
+			Guard{},
 			&Guard{IPv4: true, Addresses: []netip.Addr{at("192.0.2.200")}},
 		},
 		"to one without addresses": {"ns/red", "ns/blue", netip.Addr{}, there, &Guard{}},

@@ -20,7 +20,7 @@ func (l Link) guests(vmi *v1.VirtualMachineInstance, n *v1.Network) Link {
 	given := map[int]bool{}
 	for _, a := range ipaddress.OfInterface(vmi, n.Name, macaddress.Network(vmi.Namespace, n)) {
 		i := l.placeOf(a.Addr, given)
-		own := netip.Prefix{}
+		var own netip.Prefix
 		switch {
 		case i >= 0 && l.Addresses[i].Masked().Contains(a.Addr):
 			own = netip.PrefixFrom(a.Addr, l.Addresses[i].Bits())

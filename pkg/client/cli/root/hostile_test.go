@@ -320,11 +320,13 @@ func answerTo(objects map[string][]map[string]any, r *http.Request) any {
 			"items": []any{map[string]any{"diskName": "d", "mountPoint": "/", "fileSystemType": "x"}},
 		},
 		"firewall": map[string]any{"interfaces": []any{
-			map[string]any{"name": "a", "binding": "bridge", "mac": "m", "addresses": []any{"x"}, "ipv4": true,
+			map[string]any{
+				"name": "a", "binding": "bridge", "mac": "m", "addresses": []any{"x"}, "ipv4": true,
 				"policies": []any{map[string]any{
 					"name": "p", "wrong": []any{"w"}, "passed": []any{map[string]any{"direction": "d", "frames": 1}},
 				}},
-				"denied": []any{map[string]any{"direction": "d", "frames": 1}}},
+				"denied": []any{map[string]any{"direction": "d", "frames": 1}},
+			},
 			map[string]any{"name": "b", "unguarded": "why"},
 		}},
 		"version": map[string]any{"gitVersion": "v1", "platform": "linux"},

@@ -30,7 +30,7 @@ type Interface struct {
 }
 
 // On returns what holds for an interface on a network; false where nobody has looked.
-func (r Rules) On(name, network string) (Interface, bool) {
+func (r Rules) On(name, on string) (Interface, bool) {
 	of, ok := r[name]
 	if !ok {
 		return Interface{}, false
@@ -38,7 +38,7 @@ func (r Rules) On(name, network string) (Interface, bool) {
 	others := of.Others
 	of.Others = nil
 	for _, here := range append([]Interface{of}, others...) {
-		if here.Network == network {
+		if here.Network == on {
 			return here, true
 		}
 	}
@@ -68,10 +68,10 @@ func Networks(vmi *v1.VirtualMachineInstance, asked ...map[string]string) map[st
 }
 
 // Unknown returns what holds for an interface on a network at which nobody has looked: nothing passes.
-func Unknown(network string) Interface {
-	return Interface{Network: network, Policies: []Policy{{
+func Unknown(on string) Interface {
+	return Interface{Network: on, Policies: []Policy{{
 		Name: "(not known)", Ingress: &Direction{}, Egress: &Direction{},
-		Wrong: []string{"which policies hold on network " + network + " is not known; restart the guest"},
+		Wrong: []string{"which policies hold on network " + on + " is not known; restart the guest"},
 	}}}
 }
 
