@@ -47,6 +47,12 @@ func (g *guest) counters(t *testing.T, nic string) map[network.Spoof]uint64 {
 	return counts
 }
 
+// holds waits until a link in the guest has the address. The guest's status may have it before, from the pod.
+func (g *guest) holds(t *testing.T, link, address string) {
+	t.Helper()
+	g.in(t, "sh", "-c", "ip address show dev "+link+" | grep -qw "+address)
+}
+
 // A guest keeps the address that its network has given it when the pod of its next node gets another, and sends from no
 // third one: before it moves, where it has moved to, and back.
 func TestAddressMoves(t *testing.T) {
@@ -88,6 +94,9 @@ func TestAddressMoves(t *testing.T) {
 		}))
 	other.row(t, "second", "203.0.115.30")
 	mover.row(t, "first", "203.0.115.10")
+	// An address that comes while another of its subnet is there is a secondary one, and goes with that other.
+	other.holds(t, "eth2", "203.0.115.30")
+	mover.holds(t, "eth1", "203.0.115.10")
 	free := other.in(t, "sh", "-c", "ip address add 203.0.115.98/24 dev eth2; ping -c 3 -W 5 -I 203.0.115.98 "+
 		"203.0.115.10; ip address del 203.0.115.98/24 dev eth2")
 	if strings.Contains(free, "100% packet loss") {
