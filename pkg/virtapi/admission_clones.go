@@ -173,7 +173,7 @@ func validateEnds(spec *clonev1beta1.VirtualMachineCloneSpec, crosses bool) (err
 		refuse("Source", "Source cannot be nil")
 		return errs
 	}
-	if source.Kind != kindMachine && source.Kind != "VirtualMachineSnapshot" {
+	if source.Kind != kindMachine && source.Kind != clones.KindSnapshot {
 		refuse("Source.Kind", "Source kind is not supported")
 	}
 	if source.APIGroup == nil || *source.APIGroup == "" {

@@ -21,11 +21,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/virtkit/virtkit/pkg/service/frame"
+	"github.com/virtkit/virtkit/pkg/vm/clones"
 )
 
 const (
 	kindMachine  = "VirtualMachine"
-	kindSnapshot = "VirtualMachineSnapshot"
+	kindSnapshot = clones.KindSnapshot
 )
 
 // Reasons of events; KubeVirt's.

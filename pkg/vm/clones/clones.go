@@ -22,6 +22,8 @@ import (
 )
 
 const (
+	// KindSnapshot is the kind of a clone's source that is no VM.
+	KindSnapshot = "VirtualMachineSnapshot"
 	// NamespaceAnnotation on a clone names the namespace of its source, where that is not the clone's own. It is
 	// given at creation and never changes.
 	NamespaceAnnotation = "virtkit.io/source-namespace"

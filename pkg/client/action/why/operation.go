@@ -27,8 +27,8 @@ type OperationFacts struct {
 	Content *snapshotv1beta1.VirtualMachineSnapshotContent
 	Restore *snapshotv1beta1.VirtualMachineRestore
 	Clone   *clonev1beta1.VirtualMachineClone
-	// Running says that the restore's target has a guest, NoTarget that there is no such VM, and NoSource that the
-	// snapshot is not there.
+	// Running says that the restore's target has a guest, NoTarget that there is no such VM, and NoSource that what a
+	// snapshot is of, a restore is from or a clone is made from is not there.
 	Running, NoTarget, NoSource bool
 	// Unreadable are resources that the user may not read.
 	Unreadable []string
@@ -45,7 +45,7 @@ func ExplainOperation(f OperationFacts) *Report {
 	case f.Restore != nil:
 		state, summary = e.restore(f)
 	default:
-		state, summary = e.clone(f.Clone)
+		state, summary = e.clone(f)
 	}
 	r := &Report{
 		TypeMeta: metav1.TypeMeta{APIVersion: action.ReportVersion, Kind: Kind},
@@ -93,9 +93,11 @@ func (e *explanation) snapshot(f OperationFacts) (State, string) {
 		}
 		e.operation(object, state, stage, "it is not taken yet: "+stage, fixes...)
 	}
-	e.chain = append(e.chain, Link{
-		Layer: LayerVM, Object: "vm/" + s.Spec.Source.Name, State: OK, Message: "the VM that it is of",
-	})
+	of := Link{Layer: LayerVM, Object: "vm/" + s.Spec.Source.Name, State: OK, Message: "the VM that it is of"}
+	if f.NoSource {
+		of.gone(vmsnapshots.Ready(s))
+	}
+	e.chain = append(e.chain, of)
 	if f.Content == nil || f.Content.Status == nil {
 		return state, summary
 	}
@@ -173,16 +175,22 @@ func (e *explanation) restore(f OperationFacts) (State, string) {
 	}
 	from := Link{Layer: LayerSnapshot, Object: source, State: OK, Message: "the snapshot that is restored"}
 	if f.NoSource {
-		from.State, from.Message = Broken, "it does not exist"
-		if done {
-			from.State, from.Message = OK, "it does not exist any more, and is not needed any more"
-		}
+		from.gone(done)
 	}
 	e.chain = append(e.chain, vm, from)
 	return state, summary
 }
 
-func (e *explanation) clone(c *clonev1beta1.VirtualMachineClone) (State, string) {
+// gone has the link say that its object does not exist, which is of no matter when it is not needed any more.
+func (l *Link) gone(done bool) {
+	l.State, l.Message = Broken, "it does not exist"
+	if done {
+		l.State, l.Message = OK, "it does not exist any more, and is not needed any more"
+	}
+}
+
+func (e *explanation) clone(f OperationFacts) (State, string) {
+	c := f.Clone
 	stage := clone.Stage(c)
 	state, summary := Waiting, "the clone is under way: "+stage
 	done, err := clone.Done(c)
@@ -202,11 +210,14 @@ func (e *explanation) clone(c *clonev1beta1.VirtualMachineClone) (State, string)
 	// A clone that has begun neither of its parts may have no source.
 	if began := c.Status.SnapshotName != nil || c.Status.RestoreName != nil; c.Spec.Source != nil && (began || done) {
 		kind := "vm/"
-		if c.Spec.Source.Kind == "VirtualMachineSnapshot" {
+		if c.Spec.Source.Kind == clones.KindSnapshot {
 			kind = "snapshot/"
 		}
-		e.chain = append(e.chain,
-			Link{Layer: LayerVM, Object: kind + c.Spec.Source.Name, State: OK, Message: "the source"})
+		from := Link{Layer: LayerVM, Object: kind + c.Spec.Source.Name, State: OK, Message: "the source"}
+		if f.NoSource {
+			from.gone(done)
+		}
+		e.chain = append(e.chain, from)
 	}
 	return state, summary
 }

@@ -157,6 +157,36 @@ func TestExplainOperation(t *testing.T) {
 	}
 }
 
+// The chain of an operation says what became of its source.
+func TestOperationOfWhatIsGone(t *testing.T) {
+	taken := snapshot.New("default", "demo", "snap", snapshot.Options{})
+	waits := taken.DeepCopy()
+	taken.Status = &snapshotv1beta1.VirtualMachineSnapshotStatus{
+		Phase: snapshotv1beta1.Succeeded, ReadyToUse: new(true),
+	}
+	cloned := clone.New("default", "copy", clone.Options{Source: "demo", Target: "other"})
+	cloned.Status.Phase = clonev1beta1.Succeeded
+	begun := cloned.DeepCopy()
+	begun.Status.Phase, begun.Status.SnapshotName = clonev1beta1.SnapshotInProgress, new("tmp")
+	for name, tc := range map[string]struct {
+		facts   OperationFacts
+		state   State
+		message string
+	}{
+		"a snapshot that is taken": {OperationFacts{Snapshot: taken}, OK, "it does not exist any more"},
+		"a snapshot":               {OperationFacts{Snapshot: waits}, Broken, "it does not exist"},
+		"a clone that is there":    {OperationFacts{Clone: cloned}, OK, "it does not exist any more"},
+		"a clone":                  {OperationFacts{Clone: begun}, Broken, "it does not exist"},
+	} {
+		tc.facts.Namespace, tc.facts.Name, tc.facts.NoSource = "default", "it", true
+		chain := ExplainOperation(tc.facts).Chain
+		if link := chain[len(chain)-1]; link.Object != "vm/demo" || link.State != tc.state ||
+			!strings.HasPrefix(link.Message, tc.message) {
+			t.Errorf("%s: %+v", name, link)
+		}
+	}
+}
+
 func TestOperationUnderWay(t *testing.T) {
 	vm := &v1.VirtualMachine{Spec: v1.VirtualMachineSpec{RunStrategy: new(v1.RunStrategyHalted)}}
 	vm.Status.RestoreInProgress, vm.Status.SnapshotInProgress = new("back"), new("snap")

@@ -231,6 +231,17 @@ func TestImport(t *testing.T) {
 		!strings.Contains(said, "--keep has no effect") {
 		t.Errorf("of the catalogue: %v, asked for %+v, said %s", err, asked, said)
 	}
+
+	// A claim that is there stays as it is.
+	w.Put(claims+"/golden-1", http.HandlerFunc(func(rw http.ResponseWriter, _ *http.Request) {
+		rw.Header().Set("Content-Type", "application/json")
+		_, _ = rw.Write([]byte(`{"kind":"PersistentVolumeClaim","apiVersion":"v1","metadata":{"name":"golden-1"},` +
+			`"spec":{"resources":{"requests":{"storage":"256Mi"}}}}`))
+	}))
+	const stays = "note: claim team-a/golden-1 is there already and stays as it is: it has 256Mi rather than 1Gi\n"
+	if _, said, err := w.run("pull", "golden"); !strings.HasPrefix(said, stays) {
+		t.Errorf("of a claim that is there: %v, said %s", err, said)
+	}
 	if left, err := os.ReadDir(filepath.Join(w.dir, "virtkit", "images")); err == nil {
 		t.Errorf("downloaded: %v", left)
 	}

@@ -152,7 +152,7 @@ func PullTo(
 	if have != nil {
 		return fmt.Errorf("image %s is there already: claim %s/%s", have.Image, namespace, have.Name)
 	}
-	if err := o.complete(ctx, c, namespace); err != nil {
+	if err := o.complete(ctx, c, t); err != nil {
 		return err
 	}
 	return o.bring(ctx, c, t)
@@ -215,7 +215,7 @@ func (o *Options) target(ctx context.Context) (t cli.Target, c *client.Client, t
 	case err != nil:
 		return t, nil, false, err
 	case have == nil:
-		return t, c, false, o.complete(ctx, c, t.Namespace)
+		return t, c, false, o.complete(ctx, c, t)
 	case len(o.given) > 0:
 		o.say("image %s is there already, so %s has no effect; `%s image rm %s%s` deletes it", have.Image,
 			strings.Join(o.given, ", "), o.Factory.Program, have.Image, o.Factory.InNamespace(t.Namespace))
@@ -239,15 +239,28 @@ func (o *Options) have(ctx context.Context, c *client.Client, namespace string) 
 	return nil, nil
 }
 
-// complete fills in what nobody has given. A StorageClass that was given must be there.
-func (o *Options) complete(ctx context.Context, c *client.Client, namespace string) error {
-	if err := o.Factory.CheckStorageClass(ctx, c, o.Claim.StorageClass); err != nil {
-		return err
-	}
-	o.checkDefaults(ctx, c, namespace)
+// complete fills in what nobody has given, and says how a claim that is there differs from the one that is meant. A
+// StorageClass that was given must be there.
+func (o *Options) complete(ctx context.Context, c *client.Client, t cli.Target) error {
 	if o.Claim.Size == "" {
 		o.Claim.Size = o.Image.Size
 	}
+	said, err := o.There(ctx, o.Factory, c, t)
+	if err != nil {
+		return err
+	}
+	if said != "" {
+		list, err := images.List(ctx, c, t.Namespace)
+		if err != nil {
+			return err
+		}
+		if image, err := list.Find(o.Image.Ref()); err == nil && image.Name == t.Name {
+			said += fmt.Sprintf("; `%s image rm %s%s` deletes it", o.Factory.Program, o.Image.Ref(),
+				o.Factory.InNamespace(t.Namespace))
+		}
+		o.say("%s", said)
+	}
+	o.checkDefaults(ctx, c, t.Namespace)
 	return nil
 }
 

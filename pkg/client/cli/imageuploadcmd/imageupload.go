@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 
@@ -233,41 +232,11 @@ func (o *Options) create(
 	}
 	claim := o.Claim
 	claim.VolumeMode = strings.ToUpper(claim.VolumeMode[:1]) + claim.VolumeMode[1:]
-	return &claim, o.noteThere(ctx, c, t, claim)
-}
-
-// noteThere prints how an existing claim differs from the one that was asked for. Of one that is not there the
-// StorageClass must be. One that may not be read is left to the server.
-func (o *Options) noteThere(ctx context.Context, c *client.Client, t cli.Target, asked upload.Claim) error {
-	var there corev1.PersistentVolumeClaim
-	if err := c.Read(ctx, "/api/v1/namespaces/"+t.Namespace+"/"+client.Claims+"/"+t.Name, nil, &there); err != nil {
-		return o.Factory.CheckStorageClass(ctx, c, asked.StorageClass)
+	said, err := o.There(ctx, o.Factory, c, t)
+	if said != "" {
+		fmt.Fprintf(o.Factory.IO.ErrOut, "note: %s\n", said)
 	}
-	if said := differences(&there, asked, o.Block); said != "" {
-		fmt.Fprintf(o.Factory.IO.ErrOut, "note: claim %s/%s is there already and stays as it is: %s\n", t.Namespace,
-			t.Name, said)
-	}
-	return nil
-}
-
-// differences returns how an existing claim differs from the one that is asked for: it is smaller, no block device
-// although one is meant, or of another class.
-func differences(there *corev1.PersistentVolumeClaim, asked upload.Claim, block bool) string {
-	var out []string
-	size := there.Status.Capacity[corev1.ResourceStorage]
-	if size.IsZero() {
-		size = there.Spec.Resources.Requests[corev1.ResourceStorage]
-	}
-	if size.Cmp(resource.MustParse(asked.Size)) < 0 {
-		out = append(out, fmt.Sprintf("it has %s rather than %s", size.String(), asked.Size))
-	}
-	if mode := there.Spec.VolumeMode; block && mode != nil && *mode != corev1.PersistentVolumeBlock {
-		out = append(out, "it is a file system rather than a block device")
-	}
-	if class := there.Spec.StorageClassName; asked.StorageClass != "" && class != nil && *class != asked.StorageClass {
-		out = append(out, fmt.Sprintf("its storage class is %q rather than %q", *class, asked.StorageClass))
-	}
-	return strings.Join(out, ", ")
+	return &claim, err
 }
 
 // fitting returns the size of a claim with a file system on which a disk fits, in MiB.

@@ -14,6 +14,7 @@ import (
 	"fmt"
 	"regexp"
 	"regexp/syntax"
+	"slices"
 	"strings"
 	"unicode"
 
@@ -163,6 +164,17 @@ func (f Filter) Match(text string, set map[string]string) bool {
 		}
 	}
 	return !f.inverse
+}
+
+// Excludes reports whether a row that need not match by itself, such as one below a row that does, is unwanted
+// nevertheless: a word that must not be in it is.
+func (f Filter) Excludes(text string, set map[string]string) bool {
+	if f.inverse {
+		return !f.Match(text, set)
+	}
+	whole := strings.ReplaceAll(text, "\n", " ")
+	lower := strings.ToLower(whole)
+	return slices.ContainsFunc(f.terms, func(t term) bool { return t.not && t.match(text, whole, lower) })
 }
 
 // match reports whether the term is in one of the columns, or in whole, which has them in one line, and lower in lower

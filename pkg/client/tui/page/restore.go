@@ -34,8 +34,8 @@ func restoreForm() []formField {
 			title: "Claims", flag: "volume-restore-policy", options: defaulted(snapshot.VolumePolicies()),
 		},
 		restoreOwner: {title: "They stay", flag: "volume-ownership-policy", options: []option{
-			{"", "while the VM is there"},
-			{string(snapshotv1beta1.VolumeOwnershipPolicyNone), "when it is deleted"},
+			{"", "with the VM (a new VM's: as its source's)"},
+			{string(snapshotv1beta1.VolumeOwnershipPolicyNone), "for good"},
 		}},
 		restoreKeep: {title: "The old ones", flag: "keep", boolean: true, options: []option{
 			{"", "stay, but for those of DataVolumes"}, {"keep", "all stay, and undo gives them back"},

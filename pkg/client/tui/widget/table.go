@@ -253,7 +253,8 @@ func (t *Table[R]) root(r R) (root R, below bool) {
 	return r, false
 }
 
-// matches returns whether the filter leaves a row: it leaves the rows that match it, with those above and below them.
+// matches returns whether the filter leaves a row: it leaves the rows that match it, with those above and below them
+// that it does not exclude.
 func (t *Table[R]) matches() func(R) bool {
 	if t.filter.Empty() {
 		return func(R) bool { return true }
@@ -270,14 +271,19 @@ func (t *Table[R]) matches() func(R) bool {
 		}
 	}
 	whole := maps.Clone(found)
+	add := func(r R) {
+		if !t.filter.Excludes(t.text(r, now), t.labels(r)) {
+			whole[t.Key(r)] = true
+		}
+	}
 	for _, r := range t.all {
 		root, below := t.root(r)
 		switch {
 		case !below:
 		case found[t.Key(root)]:
-			whole[t.Key(r)] = true
+			add(r)
 		case found[t.Key(r)]:
-			whole[t.Key(root)] = true
+			add(root)
 		}
 	}
 	return func(r R) bool { return whole[t.Key(r)] }

@@ -10,6 +10,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/client/action/clone"
 	"github.com/virtkit/virtkit/pkg/client/action/snapshot"
 	"github.com/virtkit/virtkit/pkg/client/action/why"
+	"github.com/virtkit/virtkit/pkg/vm/clones"
 )
 
 // Kinds of operations, as OperationOf reads them.
@@ -40,8 +41,12 @@ func Operation(ctx context.Context, c *client.Client, kind, namespace, name stri
 			return f, err
 		}
 		f.Content, err = snapshot.Content(ctx, c, f.Snapshot)
-		err = unread(&f, err, "virtualmachinesnapshotcontents")
-		return f, err
+		if err = unread(&f, err, "virtualmachinesnapshotcontents"); err != nil {
+			return f, err
+		}
+		_, err = c.VM(ctx, namespace, f.Snapshot.Spec.Source.Name)
+		f.NoSource = apierrors.IsNotFound(err)
+		return f, unread(&f, err, "virtualmachines")
 	case Restore:
 		if f.Restore, err = snapshot.GetRestore(ctx, c, namespace, name); err != nil {
 			return f, err
@@ -61,8 +66,19 @@ func Operation(ctx context.Context, c *client.Client, kind, namespace, name stri
 		f.NoSource = apierrors.IsNotFound(err)
 		return f, unread(&f, err, "virtualmachinesnapshots")
 	}
-	f.Clone, err = clone.Get(ctx, c, namespace, name)
-	return f, err
+	if f.Clone, err = clone.Get(ctx, c, namespace, name); err != nil || f.Clone.Spec.Source == nil {
+		return f, err
+	}
+	source, resource := f.Clone.Spec.Source, "virtualmachines"
+	from := clones.SourceNamespace(f.Clone)
+	if source.Kind == clones.KindSnapshot {
+		resource = "virtualmachinesnapshots"
+		_, err = snapshot.Get(ctx, c, from, source.Name)
+	} else {
+		_, err = c.VM(ctx, from, source.Name)
+	}
+	f.NoSource = apierrors.IsNotFound(err)
+	return f, unread(&f, err, resource)
 }
 
 // unread notes what the user may not read. What does not exist is a fact.

@@ -1,4 +1,4 @@
-package imageuploadcmd
+package imagefile
 
 import (
 	"testing"

@@ -1,0 +1,48 @@
+package imagefile
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/virtkit/virtkit/pkg/client/action/client"
+	"github.com/virtkit/virtkit/pkg/client/action/upload"
+	"github.com/virtkit/virtkit/pkg/client/cli"
+)
+
+// There returns how an existing claim differs from the one that is asked for, in a sentence; empty when it does not. Of
+// one that is not there the StorageClass must be. One that may not be read is left to the server.
+func (o *Options) There(ctx context.Context, f *cli.Factory, c *client.Client, t cli.Target) (string, error) {
+	var there corev1.PersistentVolumeClaim
+	if err := c.Read(ctx, "/api/v1/namespaces/"+t.Namespace+"/"+client.Claims+"/"+t.Name, nil, &there); err != nil {
+		return "", f.CheckStorageClass(ctx, c, o.Claim.StorageClass)
+	}
+	said := differences(&there, o.Claim, o.Block)
+	if said == "" {
+		return "", nil
+	}
+	return fmt.Sprintf("claim %s/%s is there already and stays as it is: %s", t.Namespace, t.Name, said), nil
+}
+
+// differences returns how an existing claim differs from the one that is asked for: it is smaller, no block device
+// although one is meant, or of another class.
+func differences(there *corev1.PersistentVolumeClaim, asked upload.Claim, block bool) string {
+	var out []string
+	size := there.Status.Capacity[corev1.ResourceStorage]
+	if size.IsZero() {
+		size = there.Spec.Resources.Requests[corev1.ResourceStorage]
+	}
+	if size.Cmp(resource.MustParse(asked.Size)) < 0 {
+		out = append(out, fmt.Sprintf("it has %s rather than %s", size.String(), asked.Size))
+	}
+	if mode := there.Spec.VolumeMode; block && mode != nil && *mode != corev1.PersistentVolumeBlock {
+		out = append(out, "it is a file system rather than a block device")
+	}
+	if class := there.Spec.StorageClassName; asked.StorageClass != "" && class != nil && *class != asked.StorageClass {
+		out = append(out, fmt.Sprintf("its storage class is %q rather than %q", *class, asked.StorageClass))
+	}
+	return strings.Join(out, ", ")
+}
