@@ -170,7 +170,13 @@ func TestAddressStays(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	refused("thief", "local", `{"red":["`+address+`"]}`, address+" is the IP address of VM "+ns+"/first, interface red")
+	const wishes = "203.0.116.17"
+	refused("thief", "local", `{"red":["`+wishes+`"]}`, wishes+" is the IP address of VM "+ns+"/wished, interface red")
+	// What first had is nobody's any more.
+	heir := newVM(ns, "heir", v1.RunStrategyHalted, withNetwork("red", "local"), wish(`{"red":["`+address+`"]}`))
+	if err := c.Client.Create(t.Context(), heir); err != nil {
+		t.Errorf("an address that was left: %v", err)
+	}
 	refused("outside", "local", `{"red":["203.0.116.99"]}`, "203.0.116.99 is not among the addresses that network")
 	refused("none", "elsewhere", `{"red":["203.0.117.9"]}`, "the IPAM plugin whereabouts")
 	refused("bare", "static", `{"red":["203.0.116.78"]}`, "has no length of a prefix")
