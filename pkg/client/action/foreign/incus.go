@@ -105,7 +105,8 @@ func (m *Machine) incusConfig(key, value string) error {
 		m.Memory = size
 	case strings.HasPrefix(key, "cloud-init."), strings.HasPrefix(key, "user."):
 		m.absent("%s: give the guest cloud-init data anew", key)
-	case strings.HasPrefix(key, "raw."), strings.HasPrefix(key, "limits."):
+	case strings.HasPrefix(key, "raw."), strings.HasPrefix(key, "limits."), strings.HasPrefix(key, "snapshots."),
+		strings.HasPrefix(key, "boot.") && value != "false" && value != "0":
 		m.absent("%s", key)
 	}
 	return nil

@@ -164,10 +164,15 @@ func (m *Machine) sortDrives(drives []proxmoxDrive) []proxmoxDrive {
 
 // silentKeys are of the host or the hypervisor, or of no effect here.
 var silentKeys = []string{
-	"name", "description", "meta", "digest", "ostype", "onboot", "startup", "boot", "bootdisk", "protection", "lock",
-	"tags", "agent", "acpi", "tablet", "keyboard", "vga", "hotplug", "template", "kvm", "scsihw", "autostart", "reboot",
-	"vmgenid", "balloon", "shares", "machine", "arch", "cpuunits", "serial", "freeze", "parent", "snaptime", "vmstate",
-	"runningmachine", "runningcpu", "efidisk", "migrate_downtime", "migrate_speed", "cpulimit", "spice_enhancements",
+	"name", "meta", "digest", "ostype", "boot", "bootdisk", "lock", "agent", "tablet", "keyboard", "hotplug", "template",
+	"scsihw", "vmgenid", "machine", "arch", "serial", "parent", "snaptime", "vmstate", "runningmachine", "runningcpu",
+	"efidisk", "migrate_downtime", "migrate_speed", "spice_enhancements",
+}
+
+// neutralValues are of settings that have an effect, which is not imported: the value that says what is so here anyway.
+var neutralValues = map[string]string{
+	"acpi": "1", "kvm": "1", "onboot": "0", "autostart": "0", "protection": "0", "reboot": "1", "freeze": "0",
+	"balloon": "0", "cpulimit": "0", "vga": "std",
 }
 
 // seedKeys are those of cloud-init.
@@ -191,7 +196,7 @@ func (m *Machine) proxmoxValue(key, value string, of *proxmox) (*proxmoxDrive, e
 		m.absent("its cloud-init setting %s: give the guest cloud-init data anew", key)
 	case kind == "unused":
 		m.absent("%s: the VM does not have this disk, %s", key, value)
-	case slices.Contains(silentKeys, kind):
+	case slices.Contains(silentKeys, kind), value != "" && neutralValues[kind] == value:
 	default:
 		return nil, m.proxmoxPart(key, kind, value)
 	}
@@ -208,9 +213,9 @@ func (m *Machine) proxmoxPart(key, kind, value string) error {
 		}
 		m.Memory = size
 	case "sockets":
-		m.CPU.Sockets = max(number(value), 1)
+		return amount(value, &m.CPU.Sockets)
 	case "cores":
-		m.CPU.Cores = max(number(value), 1)
+		return amount(value, &m.CPU.Cores)
 	case "vcpus":
 		m.absent("vcpus=%s: the guest has all CPUs from the start", value)
 	case "cpu":
@@ -247,6 +252,14 @@ func (m *Machine) proxmoxPart(key, kind, value string) error {
 		}
 	default:
 		m.absent("%s", key)
+	}
+	return nil
+}
+
+// amount reads a number of CPUs.
+func amount(value string, to *uint32) error {
+	if *to = number(value); *to == 0 {
+		return fmt.Errorf("%q is no number of CPUs", value)
 	}
 	return nil
 }
@@ -328,7 +341,7 @@ func (m *Machine) proxmoxNIC(value string) {
 	}
 	n := NIC{MAC: macOf(mac), Network: given["bridge"]}
 	n.as(strings.ReplaceAll(model, "_", "-"))
-	for _, part := range []string{"tag", "trunks", "rate", "firewall", "mtu", "link_down"} {
+	for _, part := range []string{"tag", "trunks", "rate", "firewall", "mtu", "link_down", "queues"} {
 		if text, has := given[part]; has && text != "0" {
 			m.absent("%s=%s of the interface in %s", part, text, n.Network)
 		}

@@ -17,7 +17,9 @@ import (
 
 // proxmoxVM is a VM of Proxmox with most of what one has.
 const proxmoxVM = `#a description%3A with more
+acpi: 1
 agent: 1
+balloon: 512
 bios: ovmf
 boot: order=scsi1;ide2;net1
 cores: 2
@@ -30,14 +32,17 @@ ciuser: me
 memory: 2048
 name: web.example.com
 net0: virtio=BC:24:11:00:00:01,bridge=vmbr0,firewall=1,tag=10
-net1: e1000=BC:24:11:00:00:02,bridge=vmbr1
+net1: e1000=BC:24:11:00:00:02,bridge=vmbr1,queues=4
 numa: 0
+onboot: 1
+protection: 0
 ostype: l26
 scsi0: local-lvm:vm-100-disk-1,discard=on,iothread=1,serial=abc,size=1M
 scsi1: local:100/vm-100-disk-2.qcow2,size=1M
 scsihw: virtio-scsi-single
 smbios1: uuid=6f0ac28e-3f3c-4b52-a3a2-1a2b3c4d5e6f
 sockets: 2
+tags: a;b
 tpmstate0: local-lvm:vm-100-disk-3,size=4M,version=v2.0
 unused0: local-lvm:vm-100-disk-9
 vmgenid: 0d1a1c9e-1111-2222-3333-444455556666
@@ -109,13 +114,13 @@ func TestProxmox(t *testing.T) {
 	for _, want := range []string{
 		"cpu x86-64-v2-AES", "cpu flags +aes", "EFI variables", "hostpci0", "what is in ide2, local:iso/debian-12.iso",
 		"ide3, the drive with cloud-init's data", "cloud-init setting ciuser", "firewall=1", "tag=10", "unused0",
-		"snapshots and pending changes (1)", `interface 2 (network "vmbr1"`,
+		"balloon", "onboot", "tags", "queues=4", "snapshots and pending changes (1)", `interface 2 (network "vmbr1"`,
 	} {
 		if !strings.Contains(said, want) {
 			t.Errorf("it does not say %q:\n%s", want, said)
 		}
 	}
-	for _, silent := range []string{"scsihw", "ostype", "agent", "numa", "smbios"} {
+	for _, silent := range []string{"scsihw", "ostype", "agent", "numa", "smbios", "acpi", "protection"} {
 		if strings.Contains(said, silent) {
 			t.Errorf("it says %s:\n%s", silent, said)
 		}
@@ -143,6 +148,8 @@ func TestProxmoxRefused(t *testing.T) {
 		"[global]\nname: x\n":                      "the file is neither",
 		"name: x\nwhat is this\n":                  "line 2 is not of the form",
 		"name: x\nname: y\n":                       "line 2: name is there twice",
+		"cores: 0\n":                               `cores: "0" is no number of CPUs`,
+		"sockets: 99999999999\n":                   `sockets: "99999999999" is no number of CPUs`,
 		"memory: much\n":                           `memory: "much" is no size in MiB`,
 		"memory: 99999999999999\n":                 "are no size of a VM",
 		"arch: aarch64\nname: x\n":                 "only x86_64 is imported",
