@@ -296,8 +296,8 @@ func TestWhoIsConcerned(t *testing.T) {
 	}
 }
 
-// A guest that is to move to another network is known by its MAC on the one that it is on, too, while its own rules name
-// that; its change wakes those who mean it on either.
+// A guest that is to move to another network is known by its MAC on the one that it is on, too, while its own rules
+// name that; its change wakes those who mean it on either.
 func TestPeerThatMoves(t *testing.T) {
 	before, after := guest("other", "02:00:00:00:00:0a"), guest("other", "02:00:00:00:00:0a")
 	after.Spec.Networks[0].Multus.NetworkName = "blue"

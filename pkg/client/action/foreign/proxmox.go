@@ -164,9 +164,9 @@ func (m *Machine) sortDrives(drives []proxmoxDrive) []proxmoxDrive {
 
 // silentKeys are of the host or the hypervisor, or of no effect here.
 var silentKeys = []string{
-	"name", "meta", "digest", "ostype", "boot", "bootdisk", "lock", "agent", "tablet", "keyboard", "hotplug", "template",
-	"scsihw", "vmgenid", "machine", "arch", "serial", "parent", "snaptime", "vmstate", "runningmachine", "runningcpu",
-	"efidisk", "migrate_downtime", "migrate_speed", "spice_enhancements",
+	"name", "meta", "digest", "ostype", "boot", "bootdisk", "lock", "agent", "tablet", "keyboard", "hotplug",
+	"template", "scsihw", "vmgenid", "machine", "arch", "serial", "parent", "snaptime", "vmstate", "runningmachine",
+	"runningcpu", "efidisk", "migrate_downtime", "migrate_speed", "spice_enhancements",
 }
 
 // neutralValues are of settings that have an effect, which is not imported: the value that says what is so here anyway.

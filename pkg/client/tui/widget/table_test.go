@@ -5,8 +5,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/virtkit/virtkit/pkg/client/tui/filter"
 	"github.com/virtkit/virtkit/pkg/client/store"
+	"github.com/virtkit/virtkit/pkg/client/tui/filter"
 )
 
 // A filter leaves the rows above and below one that matches, but none that has a word which must not be in it.
