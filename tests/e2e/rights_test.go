@@ -5,6 +5,7 @@ package e2e
 import (
 	"flag"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 
@@ -19,13 +20,22 @@ func checkRights(i *instance.Instance) error {
 		flag.Lookup("test.skip").Value.String() != "" {
 		return nil
 	}
-	log, err := os.Open(filepath.Join("/var/lib/virt-local", i.Name, "audit.log"))
+	// The API server begins a new log when one is large: audit-TIME.log are those before.
+	paths, err := filepath.Glob(filepath.Join("/var/lib/virt-local", i.Name, "audit*.log"))
 	if err != nil {
 		return err
 	}
-	defer log.Close()
-	if err := rbac.Check(log); err != nil {
-		return fmt.Errorf("rights and their use differ:\n%w", err)
+	var logs []io.Reader
+	for _, path := range paths {
+		log, err := os.Open(path)
+		if err != nil {
+			return err
+		}
+		defer log.Close()
+		logs = append(logs, log)
+	}
+	if err := rbac.Check(io.MultiReader(logs...)); err != nil {
+		return fmt.Errorf("rights and their use differ, by %d logs:\n%w", len(logs), err)
 	}
 	return nil
 }
