@@ -133,7 +133,13 @@ func (t *test) cutForClone(c *clonev1beta1.VirtualMachineClone, handle string) *
 	if origin.Labels[clones.UIDLabel] != string(c.UID) {
 		t.Errorf("the snapshot in the source's namespace has the labels %v", origin.Labels)
 	}
-	cut := t.volumeSnapshot(origin, "data")
+	t.bindCut(t.volumeSnapshot(origin, "data"), handle)
+	return origin
+}
+
+// bindCut plays the CSI driver for a VolumeSnapshot.
+func (t *test) bindCut(cut *snapshotv1.VolumeSnapshot, handle string) {
+	t.Helper()
 	content := &snapshotv1.VolumeSnapshotContent{ObjectMeta: metav1.ObjectMeta{Name: "bound-" + handle}}
 	content.Spec = snapshotv1.VolumeSnapshotContentSpec{
 		Driver: "csi.example", DeletionPolicy: snapshotv1.VolumeSnapshotContentDelete,
@@ -150,7 +156,6 @@ func (t *test) cutForClone(c *clonev1beta1.VirtualMachineClone, handle string) *
 	before = cut.DeepCopy()
 	cut.Status.ReadyToUse, cut.Status.CreationTime = new(true), new(metav1.Now())
 	t.must(cluster.Client.Status().Patch(t.ctx, cut, client.MergeFrom(before)))
-	return origin
 }
 
 // copied waits for the copy of a clone's first VolumeSnapshot, and for what is bound to it.

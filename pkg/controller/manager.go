@@ -306,7 +306,7 @@ func (o *Options) addReconcilers(
 	clones := &clonecontroller.Reconciler{
 		Client: client, Live: live, Recorder: recorder, Now: time.Now,
 		Suffix:    func() string { return utilrand.String(nameSuffix) },
-		Snapshots: volumeSnapshots,
+		Snapshots: volumeSnapshots, Classes: storage,
 	}
 	imageUploads := &uploadcontroller.Reconciler{
 		Client: client, Config: current, Now: time.Now,

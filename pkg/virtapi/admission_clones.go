@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	admissionv1 "k8s.io/api/admission/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	clonev1beta1 "kubevirt.io/api/clone/v1beta1"
 	v1 "kubevirt.io/api/core/v1"
@@ -70,7 +71,7 @@ func (a *admission) validateClone(
 		return refusal, err
 	}
 	if spec.Target != nil {
-		if errs, err = a.validateFree(ctx, request.Namespace, spec.Target.Name); err != nil {
+		if errs, err = a.validateFree(ctx, request.Namespace, spec.Target); err != nil {
 			return nil, err
 		}
 	}
@@ -87,18 +88,26 @@ func (a *admission) validateClone(
 	return response, nil
 }
 
-// validateFree refuses the name of a new VM that another has. Names are given for good, so this holds for a clone that
-// is made, and not for one that is changed: by then the VM may be its own.
-func (a *admission) validateFree(ctx context.Context, namespace, name string) (field.ErrorList, error) {
+// validateFree refuses the name of a new VM or claim that another has. Names are given for good, so this holds for a
+// clone that is made, and not for one that is changed: by then the VM or claim may be its own.
+func (a *admission) validateFree(
+	ctx context.Context, namespace string, target *corev1.TypedLocalObjectReference,
+) (field.ErrorList, error) {
 	ctx, cancel := context.WithTimeout(ctx, lookup)
 	defer cancel()
-	vm := &v1.VirtualMachine{}
-	if err := a.read(ctx, namespace, name, vm); err != nil || vm.Name == "" {
+	what, vm, claim := "VM", &v1.VirtualMachine{}, &corev1.PersistentVolumeClaim{}
+	var err error
+	if target.Kind == clones.KindClaim {
+		what, err = "claim", a.read(ctx, namespace, target.Name, claim)
+	} else {
+		err = a.read(ctx, namespace, target.Name, vm)
+	}
+	if err != nil || vm.Name == "" && claim.Name == "" {
 		return nil, err
 	}
 	return field.ErrorList{{
-		Type: field.ErrorTypeInvalid, Field: targetField.Child("name").String(), BadValue: name,
-		Detail: fmt.Sprintf("VM %s/%s exists; give the clone another name", namespace, name),
+		Type: field.ErrorTypeInvalid, Field: targetField.Child("name").String(), BadValue: target.Name,
+		Detail: fmt.Sprintf("%s %s/%s exists; give the clone another name", what, namespace, target.Name),
 	}}, nil
 }
 
@@ -162,6 +171,9 @@ func validateEnds(spec *clonev1beta1.VirtualMachineCloneSpec, crosses bool) (err
 	source, target := spec.Source, spec.Target
 	refuse := func(at, text string) {
 		errs = append(errs, &field.Error{Type: field.ErrorTypeInvalid, Field: "spec." + at, Detail: text})
+	}
+	if source != nil && source.Kind == clones.KindClaim {
+		return validateImageEnds(spec, crosses)
 	}
 	if target != nil && target.Kind != kindMachine {
 		refuse("Target.Kind", "Target kind is not supported")

@@ -10,6 +10,7 @@ import (
 
 	admissionv1 "k8s.io/api/admission/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/validate/content"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -28,7 +29,9 @@ import (
 // UID of what is cloned. A clone without both is refused by virt-controller, too.
 
 // crossing are the annotations that are decided on; what a clone keeps of its source is, too.
-var crossing = []string{clones.NamespaceAnnotation, clones.UIDAnnotation, clones.KeepAnnotation}
+var crossing = []string{
+	clones.NamespaceAnnotation, clones.UIDAnnotation, clones.KeepAnnotation, clones.SizeAnnotation,
+}
 
 func crossingField(key string) *field.Path { return field.NewPath("metadata", "annotations").Key(key) }
 
@@ -63,10 +66,12 @@ func (a *admission) defaultClone(
 	return &admissionv1.AdmissionResponse{Allowed: true, Patch: patch, PatchType: &kind}, nil
 }
 
-// cloned is the source of a clone: its UID, empty when it does not exist, and the VM's spec as far as it is known.
+// cloned is the source of a clone: its UID, empty when it does not exist, and the VM's spec as far as it is known, or
+// the claim of an image.
 type cloned struct {
-	uid  types.UID
-	spec v1.VirtualMachineSpec
+	uid   types.UID
+	spec  v1.VirtualMachineSpec
+	claim *corev1.PersistentVolumeClaim
 }
 
 // source reads what a clone names in the namespace that it names.
@@ -76,6 +81,11 @@ func (a *admission) source(ctx context.Context, clone *clonev1beta1.VirtualMachi
 		vm := &v1.VirtualMachine{}
 		err := a.read(ctx, namespace, name, vm)
 		return cloned{uid: vm.UID, spec: vm.Spec}, err
+	}
+	if clones.OfImage(clone) {
+		claim := &corev1.PersistentVolumeClaim{}
+		err := a.read(ctx, namespace, name, claim)
+		return cloned{uid: claim.UID, claim: claim}, err
 	}
 	snapshot := &snapshotv1beta1.VirtualMachineSnapshot{}
 	if err := a.read(ctx, namespace, name, snapshot); err != nil {
@@ -147,6 +157,8 @@ func (a *admission) admitCrossing(
 		errs = field.ErrorList{field.Invalid(crossingField(clones.UIDAnnotation), pinned,
 			fmt.Sprintf("is not the UID of %s %s/%s; leave the annotation out, virt-api writes it", kind, namespace,
 				name))}
+	case source.claim != nil:
+		errs = validateImage(clone, source.claim)
 	}
 	if len(errs) > 0 {
 		return verdict(request.Kind.Kind, clone.Name, errs), "", nil

@@ -11,9 +11,12 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	clonev1beta1 "kubevirt.io/api/clone/v1beta1"
 	v1 "kubevirt.io/api/core/v1"
 	"kubevirt.io/api/snapshot/v1beta1"
@@ -21,6 +24,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/names"
 	"github.com/virtkit/virtkit/pkg/vm/clones"
 	"github.com/virtkit/virtkit/pkg/vm/surface"
+	"github.com/virtkit/virtkit/pkg/vm/uploads"
 )
 
 // there is namespace src: VM vm, which names a Secret, and a snapshot of it.
@@ -41,6 +45,15 @@ func (there) Read(_ context.Context, namespace, name string, into runtime.Object
 		if namespace == "src" && name == "snap" {
 			into.Name, into.UID = name, "snap-uid"
 			into.Status = &v1beta1.VirtualMachineSnapshotStatus{VirtualMachineSnapshotContentName: new("content")}
+			return nil
+		}
+	case *corev1.PersistentVolumeClaim:
+		if namespace == "src" && (name == "image" || name == "data") || namespace == "ns" && name == "taken" {
+			into.Namespace, into.Name, into.UID = namespace, name, types.UID(name+"-uid")
+			into.Spec.Resources.Requests = corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("5Gi")}
+			if name == "image" {
+				into.Labels = map[string]string{uploads.LabelImage: "debian", uploads.LabelImageVersion: "13"}
+			}
 			return nil
 		}
 	case *v1beta1.VirtualMachineSnapshotContent:
@@ -160,28 +173,7 @@ func TestCloneAcross(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var asked []authorizationv1.SubjectAccessReviewSpec
-			a := twoSided(&asked)
-			request := asking(t, tc.user, tc.clone, nil)
-			if !tc.skip {
-				mutated, err := a.paths()["/mutate/virtualmachineclones"](t.Context(), request)
-				if err != nil || !mutated.Allowed {
-					t.Fatalf("mutated: %+v, %v", mutated, err)
-				}
-				if len(mutated.Patch) > 0 {
-					patch, err := jsonpatch.DecodePatch(mutated.Patch)
-					if err == nil {
-						request.Object.Raw, err = patch.Apply(request.Object.Raw)
-					}
-					if err != nil {
-						t.Fatal(err)
-					}
-				}
-			}
-			response, err := a.paths()["/validate/virtualmachineclones"](t.Context(), request)
-			if err != nil {
-				t.Fatal(err)
-			}
+			response, asked := admitAcross(t, tc.user, tc.clone, tc.skip)
 			if tc.code == 0 {
 				if !response.Allowed || len(response.Warnings) != 1 ||
 					!strings.Contains(response.Warnings[0], "Secret keys") {
@@ -199,6 +191,102 @@ func TestCloneAcross(t *testing.T) {
 				t.Errorf("%+v, want %d %s", response.Result, tc.code, tc.says)
 			}
 		})
+	}
+}
+
+// admitAcross asks both webhooks, or the validating one alone, about a new clone.
+func admitAcross(
+	t *testing.T, user string, clone *clonev1beta1.VirtualMachineClone, skip bool,
+) (*admissionv1.AdmissionResponse, []authorizationv1.SubjectAccessReviewSpec) {
+	t.Helper()
+	var asked []authorizationv1.SubjectAccessReviewSpec
+	a := twoSided(&asked)
+	request := asking(t, user, clone, nil)
+	if !skip {
+		mutated, err := a.paths()["/mutate/virtualmachineclones"](t.Context(), request)
+		if err != nil || !mutated.Allowed {
+			t.Fatalf("mutated: %+v, %v", mutated, err)
+		}
+		if len(mutated.Patch) > 0 {
+			patch, err := jsonpatch.DecodePatch(mutated.Patch)
+			if err == nil {
+				request.Object.Raw, err = patch.Apply(request.Object.Raw)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	response, err := a.paths()["/validate/virtualmachineclones"](t.Context(), request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return response, asked
+}
+
+// A claim with an image is copied to another namespace by who may clone from there; any other claim by nobody.
+func TestImageAcross(t *testing.T) {
+	of := func(source string, change func(*clonev1beta1.VirtualMachineClone)) *clonev1beta1.VirtualMachineClone {
+		c := &clonev1beta1.VirtualMachineClone{}
+		c.Name, c.Annotations = "c", map[string]string{clones.NamespaceAnnotation: "src"}
+		c.Spec.Source = &corev1.TypedLocalObjectReference{Kind: clones.KindClaim, Name: source}
+		c.Spec.Target = &corev1.TypedLocalObjectReference{Kind: clones.KindClaim, Name: "copy"}
+		change(c)
+		return c
+	}
+	same := func(*clonev1beta1.VirtualMachineClone) {}
+	size := func(text string) func(*clonev1beta1.VirtualMachineClone) {
+		return func(c *clonev1beta1.VirtualMachineClone) { c.Annotations[clones.SizeAnnotation] = text }
+	}
+	for name, tc := range map[string]struct {
+		user  string
+		clone *clonev1beta1.VirtualMachineClone
+		says  string
+	}{
+		"an image":     {"ann", of("image", same), ""},
+		"a larger one": {"ann", of("image", size("6Gi")), ""},
+		"no right":     {"ben", of("image", same), `cannot create resource "virtualmachineclones/source"`},
+		"not there":    {"ann", of("no", same), "PersistentVolumeClaim src/no does not exist"},
+		"data":         {"ann", of("data", same), "claim src/data has no image"},
+		"a smaller":    {"ann", of("image", size("1Gi")), "the image has 5Gi, and its copy cannot have less"},
+		"no size":      {"ann", of("image", size("large")), `"large" is no size`},
+		"its own namespace": {"ann", of("image", func(c *clonev1beta1.VirtualMachineClone) {
+			c.Annotations = nil
+		}), "give the new claim a dataSource"},
+		"taken": {"ann", of("image", func(c *clonev1beta1.VirtualMachineClone) {
+			c.Spec.Target.Name = "taken"
+		}), "claim ns/taken exists"},
+		"to a VM": {"ann", of("image", func(c *clonev1beta1.VirtualMachineClone) {
+			c.Spec.Target.Kind = "VirtualMachine"
+		}), "spec.target.kind"},
+		"no target": {"ann", of("image", func(c *clonev1beta1.VirtualMachineClone) {
+			c.Spec.Target = nil
+		}), "spec.target: is missing: write the kind"},
+		"patched": {"ann", of("image", func(c *clonev1beta1.VirtualMachineClone) {
+			c.Spec.Patches = []string{"{}"}
+		}), "spec.patches: is for a clone of a VM, not of a claim"},
+		"a VM to a claim": {"ann", of("vm", func(c *clonev1beta1.VirtualMachineClone) {
+			c.Spec.Source.Kind = "VirtualMachine"
+			c.Spec.Source.APIGroup = new("kubevirt.io")
+		}), "Target kind is not supported"},
+	} {
+		response, _ := admitAcross(t, tc.user, tc.clone, false)
+		if response.Allowed != (tc.says == "") || !response.Allowed &&
+			!strings.Contains(response.Result.Message, tc.says) {
+			t.Errorf("%s: %+v, want %q", name, response.Result, tc.says)
+		}
+	}
+	// Neither the source nor the size changes afterwards.
+	admitted := of("image", func(c *clonev1beta1.VirtualMachineClone) {
+		c.Annotations[clones.UIDAnnotation] = "image-uid"
+	})
+	changed := admitted.DeepCopy()
+	size("9Gi")(changed)
+	var asked []authorizationv1.SubjectAccessReviewSpec
+	response, err := twoSided(&asked).paths()["/validate/virtualmachineclones"](t.Context(),
+		asking(t, "ann", changed, admitted))
+	if err != nil || response.Allowed || !strings.Contains(response.Result.Message, "cannot be changed") {
+		t.Errorf("another size: %+v, %v", response, err)
 	}
 }
 

@@ -48,7 +48,7 @@ var arrows = map[string][]string{
 	// The rules about a VM.
 	"pkg/vm/canonical":   {},
 	"pkg/vm/claims":      {"pkg/vm/life"},
-	"pkg/vm/clones":      {"pkg/vm/claims", "pkg/vm/vmstate"},
+	"pkg/vm/clones":      {"pkg/vm/claims", "pkg/vm/uploads", "pkg/vm/vmstate"},
 	"pkg/vm/conditions":  {},
 	"pkg/vm/imageformat": {},
 	"pkg/vm/uploads":     {"pkg/names", "pkg/vm/imageformat"},

@@ -88,6 +88,11 @@ func (r *Reconciler) remove(ctx context.Context, c *clonev1beta1.VirtualMachineC
 			return fmt.Errorf("cannot clean up restore %s for clone %s: %w", step.DeleteRestore.Name, c.Name, err)
 		}
 	}
+	for _, snapshot := range step.DeleteVolumes {
+		if _, err := r.writes.Delete(ctx, snapshot); err != nil {
+			return fmt.Errorf("cannot clean up VolumeSnapshot %s for clone %s: %w", snapshot.Name, c.Name, err)
+		}
+	}
 	for _, content := range step.DeleteContents {
 		if _, err := r.writes.Delete(ctx, content); err != nil {
 			return fmt.Errorf("cannot clean up VolumeSnapshotContent %s for clone %s: %w", content.Name, c.Name, err)

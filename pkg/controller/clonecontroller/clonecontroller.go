@@ -3,7 +3,8 @@
 //
 //	VirtualMachine ─► VirtualMachineSnapshot (temporary) ─► VirtualMachineRestore (temporary) ─► VirtualMachine
 //
-// When the source is in another namespace, a copy of the snapshot comes between the first two; see remote.go.
+// When the source is in another namespace, a copy of the snapshot comes between the first two; see remote.go. A claim
+// that has an image is copied from another namespace to a claim; see image.go.
 //
 // The snapshot makes the clone of a running guest consistent. The restore's patches give the clone its own
 // identity: MAC addresses, firmware UUID and serial number, host name; the guest's cloud-init sees another instance,
@@ -59,6 +60,8 @@ type View struct {
 	// Remote describes a clone whose source is in another namespace, and is nil for one in the same. Snapshot and
 	// Content are copies then.
 	Remote *Remote
+	// Image describes a clone that copies an image, and is nil for any other. Remote has its VolumeSnapshots then.
+	Image *Image
 	// Target is the new VM.
 	Target *v1.VirtualMachine
 	// Other is the VM that has the name of the new VM before the clone has made it, nil when the name is free.
@@ -84,6 +87,8 @@ type Step struct {
 	CreateRestore  *v1beta1.VirtualMachineRestore
 	DeleteRestore  *v1beta1.VirtualMachineRestore
 	DeleteSnapshot *v1beta1.VirtualMachineSnapshot
+	// DeleteVolumes are the VolumeSnapshots of an image: the copy or the original.
+	DeleteVolumes []*snapshotsv1.VolumeSnapshot
 	// DeleteContents and DeleteOrigin are outside the clone's namespace.
 	DeleteContents []*snapshotsv1.VolumeSnapshotContent
 	DeleteOrigin   *v1beta1.VirtualMachineSnapshot

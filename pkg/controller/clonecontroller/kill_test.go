@@ -46,6 +46,8 @@ type world struct {
 	writes []string
 	events []string // the types and reasons of the clone's
 	uids   int
+	// late says that the copies of images are bound when a VM starts, which none does.
+	late bool
 }
 
 // csi has the world's VolumeSnapshots, and noCDI no DataVolumes.
@@ -148,7 +150,8 @@ func (w *world) run(writes int) {
 	}()
 	r := &Reconciler{
 		Client: limited, Live: limited, Recorder: recorder, Now: func() time.Time { return now },
-		Suffix: func() string { suffixes++; return fmt.Sprintf("%d-%d", len(w.writes), suffixes) },
+		Suffix:  func() string { suffixes++; return fmt.Sprintf("%d-%d", len(w.writes), suffixes) },
+		Classes: oneClass{},
 	}
 	frame := r.Frame()
 	for range 20 {
@@ -201,7 +204,9 @@ func (w *world) settle() {
 				w.take(&s)
 			}
 		}
+		w.takeClaims()
 		w.bindCopies()
+		w.bindClaims()
 		for _, r := range w.restores() {
 			restores := w.counted(-1)
 			frame := (&restorecontroller.Reconciler{

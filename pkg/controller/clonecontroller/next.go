@@ -27,6 +27,9 @@ func Next(view View) Step {
 
 func (v *View) next() Step {
 	c := v.Clone
+	if v.Image != nil {
+		return v.image()
+	}
 	if c.DeletionTimestamp != nil {
 		return v.end()
 	}

@@ -25,12 +25,13 @@ import (
 	"github.com/virtkit/virtkit/pkg/controller/restorecontroller"
 	"github.com/virtkit/virtkit/pkg/service/frame"
 	"github.com/virtkit/virtkit/pkg/vm/clones"
+	"github.com/virtkit/virtkit/pkg/vm/snapshots"
 )
 
 // Reconciler reads clones from Client's cache, and past it what one that is under way is about: VMs, snapshots, their
 // contents, restores and claims. It creates and deletes temporary snapshots and restores, with copies of
-// VolumeSnapshots, their contents and ControllerRevisions for a source in another namespace; it deletes clones
-// whose VM is gone, and writes the clones' status and finalizer.
+// VolumeSnapshots, their contents and ControllerRevisions for a source in another namespace, and the claim of an
+// image's copy; it deletes clones whose VM or claim is gone, and writes the clones' status and finalizer.
 type Reconciler struct {
 	Client client.Client
 	// Live reads past the cache.
@@ -41,6 +42,8 @@ type Reconciler struct {
 	Suffix func() string
 	// Snapshots reads and writes VolumeSnapshots, if the cluster has them.
 	Snapshots VolumeSnapshots
+	// Classes say which class snapshots an image.
+	Classes Classes
 
 	writes *frame.Writes
 }
@@ -48,6 +51,12 @@ type Reconciler struct {
 // VolumeSnapshots has the methods of volumesnapshots.Access that a clone calls.
 type VolumeSnapshots interface {
 	Follow(c controller.Controller, users handler.MapFunc)
+}
+
+// Classes has the methods of volumesnapshots.Storage that a clone calls.
+type Classes interface {
+	Settled(ctx context.Context) (bool, error)
+	ReadClasses(ctx context.Context) (snapshots.Classes, error)
 }
 
 // Frame returns the reconciler's frame.
@@ -71,21 +80,32 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	if err != nil {
 		return err
 	}
-	r.Snapshots.Follow(built, r.users(copiesVolumes))
+	r.Snapshots.Follow(built, r.ofVolume)
 	return nil
 }
 
 // ofSnapshot finds the clones of a snapshot, of which some are in other namespaces.
 func (r *Reconciler) ofSnapshot(ctx context.Context, object client.Object) []reconcile.Request {
-	out := r.users(isSnapshot)(ctx, object)
+	return append(r.users(isSnapshot)(ctx, object), r.across(ctx, object, isSnapshot)...)
+}
+
+// ofVolume finds the clones that wait for a VolumeSnapshot, of an image in another namespace, too.
+func (r *Reconciler) ofVolume(ctx context.Context, object client.Object) []reconcile.Request {
+	return append(r.users(copiesVolumes)(ctx, object), r.across(ctx, object, isOrigin)...)
+}
+
+// across finds the clones in other namespaces whose source is in an object's namespace and that the object concerns.
+func (r *Reconciler) across(
+	ctx context.Context, object client.Object, concerns func(*clonev1beta1.VirtualMachineClone, client.Object) bool,
+) []reconcile.Request {
 	var list clonev1beta1.VirtualMachineCloneList
 	if err := r.Client.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
 		ctrl.LoggerFrom(ctx).Error(err, "list clones")
-		return out
+		return nil
 	}
-	return append(out, frame.Requests(list.Items, func(c *clonev1beta1.VirtualMachineClone) bool {
-		return clones.Crosses(c) && clones.SourceNamespace(c) == object.GetNamespace() && isSnapshot(c, object)
-	})...)
+	return frame.Requests(list.Items, func(c *clonev1beta1.VirtualMachineClone) bool {
+		return clones.Crosses(c) && clones.SourceNamespace(c) == object.GetNamespace() && concerns(c, object)
+	})
 }
 
 // users finds the clones of an object's namespace that it concerns.
@@ -110,6 +130,11 @@ func copiesVolumes(c *clonev1beta1.VirtualMachineClone, _ client.Object) bool {
 	return clones.Crosses(c) && c.Status.Phase == clonev1beta1.SnapshotInProgress
 }
 
+// isOrigin reports the VolumeSnapshot of the image that a clone copies.
+func isOrigin(c *clonev1beta1.VirtualMachineClone, object client.Object) bool {
+	return clones.OfImage(c) && clones.OriginName(c) == object.GetName()
+}
+
 // isTarget reports the new VM, or one that takes its name.
 func isTarget(c *clonev1beta1.VirtualMachineClone, object client.Object) bool {
 	if c.Status.TargetName != nil {
@@ -118,8 +143,11 @@ func isTarget(c *clonev1beta1.VirtualMachineClone, object client.Object) bool {
 	return c.Spec.Target != nil && c.Spec.Target.Name == object.GetName()
 }
 
-// waits reports a clone that waits for the volumes of its VM.
-func waits(c *clonev1beta1.VirtualMachineClone, _ client.Object) bool {
+// waits reports a clone that waits for the volumes of its VM, and one of which a claim is the copy of an image.
+func waits(c *clonev1beta1.VirtualMachineClone, object client.Object) bool {
+	if clones.OfImage(c) {
+		return isTarget(c, object)
+	}
 	return c.Status.Phase == clonev1beta1.Succeeded && c.Status.RestoreName != nil
 }
 
@@ -139,6 +167,10 @@ func (r *Reconciler) look(ctx context.Context, c *clonev1beta1.VirtualMachineClo
 	crosses := held || clones.Crosses(c)
 	if !held && (c.DeletionTimestamp != nil || crosses && c.Status.Phase == clonev1beta1.Failed) {
 		return view, frame.ErrNothing
+	}
+	if clones.OfImage(c) {
+		err := r.lookImage(ctx, &view)
+		return view, err
 	}
 	over := c.Status.Phase == clonev1beta1.Succeeded && c.Status.RestoreName == nil
 	if over && isThere(ctx, r.Client, c) {

@@ -273,8 +273,12 @@ func (v *View) copyContent() *v1beta1.VirtualMachineSnapshotContent {
 
 func (v *View) copyVolume(i int) *snapshotsv1.VolumeSnapshot {
 	name := clones.VolumeName(v.Clone, i)
+	meta := metav1.ObjectMeta{Namespace: v.Clone.Namespace, Name: name, OwnerReferences: ownerOf(v.Clone)}
+	if v.Image == nil {
+		meta = v.owned(name)
+	}
 	return &snapshotsv1.VolumeSnapshot{
-		ObjectMeta: v.owned(name),
+		ObjectMeta: meta,
 		Spec: snapshotsv1.VolumeSnapshotSpec{
 			Source:                  snapshotsv1.VolumeSnapshotSource{VolumeSnapshotContentName: &name},
 			VolumeSnapshotClassName: v.Remote.Volumes[i].Bound.Spec.VolumeSnapshotClassName,
@@ -351,7 +355,8 @@ func (v *View) end() Step {
 
 // deletes reports a step that takes something away.
 func (s *Step) deletes() bool {
-	return s.DeleteRestore != nil || s.DeleteSnapshot != nil || len(s.DeleteContents) > 0 || s.DeleteOrigin != nil
+	return s.DeleteRestore != nil || s.DeleteSnapshot != nil || len(s.DeleteVolumes) > 0 || len(s.DeleteContents) > 0 ||
+		s.DeleteOrigin != nil
 }
 
 // deleteRemote takes away what the clone has made outside its namespace, and then its finalizer.

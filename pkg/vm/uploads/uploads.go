@@ -118,6 +118,15 @@ func (d ContainerDisk) Check() error {
 	return nil
 }
 
+// IsDefault reports the label of an instance type or preference, which a copy of an image has, too.
+func IsDefault(label string) bool {
+	switch label {
+	case LabelInstancetype, LabelInstancetypeKind, LabelPreference, LabelPreferenceKind:
+		return true
+	}
+	return false
+}
+
 // State is the state of an upload.
 type State struct {
 	// ID is the request's ID.

@@ -31,14 +31,7 @@ func Clone(image *corev1.PersistentVolumeClaim, name, size string) (*corev1.Pers
 		have = asked
 	}
 	labels := maps.Clone(image.Labels)
-	maps.DeleteFunc(labels, func(label, _ string) bool {
-		switch label {
-		case uploads.LabelInstancetype, uploads.LabelInstancetypeKind, uploads.LabelPreference,
-			uploads.LabelPreferenceKind:
-			return false
-		}
-		return true // a copy is no image
-	})
+	maps.DeleteFunc(labels, func(label, _ string) bool { return !uploads.IsDefault(label) }) // a copy is no image
 	return &corev1.PersistentVolumeClaim{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "PersistentVolumeClaim"},
 		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels},

@@ -9,12 +9,15 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	clonev1beta1 "kubevirt.io/api/clone/v1beta1"
 	v1 "kubevirt.io/api/core/v1"
 
+	"github.com/virtkit/virtkit/pkg/client/action/clone"
 	volumes "github.com/virtkit/virtkit/pkg/client/action/volume"
 	"github.com/virtkit/virtkit/pkg/client/action/wait"
 	"github.com/virtkit/virtkit/pkg/names"
 	"github.com/virtkit/virtkit/pkg/vm/claims"
+	"github.com/virtkit/virtkit/pkg/vm/clones"
 	"github.com/virtkit/virtkit/pkg/vm/hotplug"
 	"github.com/virtkit/virtkit/pkg/vm/savedmemory"
 	"github.com/virtkit/virtkit/pkg/vm/uploads"
@@ -116,6 +119,10 @@ func (e *explanation) claim(volume, name string, dataVolume bool) {
 				"kubectl get datavolume "+name+e.flag(), "install CDI if the cluster does not know DataVolumes")
 			return
 		}
+		if made := e.Copies[name]; made != nil {
+			e.copied(volume, made)
+			return
+		}
 		message := fmt.Sprintf("volume %q: PersistentVolumeClaim %q does not exist in namespace %q", volume, name,
 			e.Namespace)
 		fixes := []string{"create it", "name another in the volume's persistentVolumeClaim.claimName"}
@@ -158,6 +165,17 @@ func (e *explanation) uploading(volume string, claim *corev1.PersistentVolumeCla
 	e.add(rankVolume, LayerVolumes, "pvc/"+claim.Name, state, names.ReasonUploadIncomplete,
 		fmt.Sprintf("volume %q: %s", volume, message), fix)
 	return true
+}
+
+// copied says of a claim that does not exist what the clone says that is to make it of an image.
+func (e *explanation) copied(volume string, made *clonev1beta1.VirtualMachineClone) {
+	state, reason := Waiting, "ImageCopying"
+	if made.Status.Phase == clonev1beta1.Failed {
+		state, reason = Broken, "ImageCopyFailed"
+	}
+	e.add(rankMissing, LayerVolumes, "clone/"+made.Name, state, reason,
+		fmt.Sprintf("volume %q: the copy of an image of namespace %s: %s", volume, clones.SourceNamespace(made),
+			clone.Stage(made)), "kubectl describe vmclone "+made.Name+e.flag())
 }
 
 // reasonTerminating is the reason of a claim that is being deleted.

@@ -20,6 +20,7 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	clonev1beta1 "kubevirt.io/api/clone/v1beta1"
 	v1 "kubevirt.io/api/core/v1"
 	snapshotv1beta1 "kubevirt.io/api/snapshot/v1beta1"
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
@@ -47,6 +48,8 @@ type Facts struct {
 	Attachments []corev1.Pod
 	// Claims are by name; nil for one that does not exist.
 	Claims map[string]*corev1.PersistentVolumeClaim
+	// Copies are, by the claim that they are to make, the clones of images of which the claim does not exist.
+	Copies map[string]*clonev1beta1.VirtualMachineClone
 	// Holders are by claim the other instances that have it, for a volume that could not be attached.
 	Holders map[string][]string
 	// DataVolumes are those that volumes name, by name; nil for one that does not exist.

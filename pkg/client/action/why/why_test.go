@@ -11,12 +11,14 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	clonev1beta1 "kubevirt.io/api/clone/v1beta1"
 	v1 "kubevirt.io/api/core/v1"
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 
 	"github.com/virtkit/virtkit/pkg/names"
 	"github.com/virtkit/virtkit/pkg/report/nwfilter"
 	"github.com/virtkit/virtkit/pkg/vm/claims"
+	"github.com/virtkit/virtkit/pkg/vm/clones"
 	"github.com/virtkit/virtkit/pkg/vm/expansion"
 	"github.com/virtkit/virtkit/pkg/vm/hotplug"
 	"github.com/virtkit/virtkit/pkg/vm/identity"
@@ -285,6 +287,17 @@ func withClaim(claim *corev1.PersistentVolumeClaim, more ...situation) situation
 		f.VM.Spec.Template.Spec.Volumes = append(f.VM.Spec.Template.Spec.Volumes, volume)
 		f.Claims["data"] = claim
 		apply(f, more)
+	}
+}
+
+// copying has a clone make the claim of the volume data, of an image.
+func copying(phase clonev1beta1.VirtualMachineClonePhase) situation {
+	return func(f *Facts) {
+		made := &clonev1beta1.VirtualMachineClone{}
+		made.Name, made.Annotations = "data", map[string]string{clones.NamespaceAnnotation: "golden"}
+		made.Status.Phase = phase
+		made.Status.Conditions = []clonev1beta1.Condition{{Type: clonev1beta1.ConditionReady, Message: "not ready"}}
+		f.Copies = map[string]*clonev1beta1.VirtualMachineClone{"data": made}
 	}
 }
 
@@ -684,6 +697,17 @@ func TestSituations(t *testing.T) {
 				condition(v1.VirtualMachineInstanceSynchronized, corev1.ConditionFalse, "FailedPvcNotFound", "x")),
 				withClaim(nil)),
 			"ClaimMissing", Broken, LayerVolumes, `"data" does not exist`, "create it",
+		},
+		{
+			"claim is being copied from an image",
+			all(phase(v1.Pending, time.Minute), withClaim(nil), copying(clonev1beta1.SnapshotInProgress)),
+			"ImageCopying", Waiting, LayerVolumes, "image of namespace golden: SnapshotInProgress: not ready",
+			"vmclone",
+		},
+		{
+			"claim cannot be copied from an image",
+			all(phase(v1.Pending, time.Minute), withClaim(nil), copying(clonev1beta1.Failed)),
+			"ImageCopyFailed", Broken, LayerVolumes, "image of namespace golden: Failed: not ready", "vmclone",
 		},
 		{
 			"claim is lost",

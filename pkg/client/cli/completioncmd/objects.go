@@ -6,9 +6,11 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/virtkit/virtkit/pkg/client/action/client"
 	"github.com/virtkit/virtkit/pkg/client/action/clone"
+	"github.com/virtkit/virtkit/pkg/client/action/images"
 	"github.com/virtkit/virtkit/pkg/client/action/sets"
 	"github.com/virtkit/virtkit/pkg/client/action/snapshot"
 	"github.com/virtkit/virtkit/pkg/client/action/vmtemplate"
@@ -55,6 +57,34 @@ func Claims(f *cli.Factory) cobra.CompletionFunc {
 	return names(f, -1, func(ctx context.Context, c *client.Client, ns string) ([]string, error) {
 		return c.Names(ctx, core, ns, "persistentvolumeclaims")
 	})
+}
+
+// Images completes the images of the namespace, and of another one after its name and a slash.
+func Images(f *cli.Factory) cobra.CompletionFunc {
+	list := func(from string) lister {
+		return func(ctx context.Context, c *client.Client, ns string) ([]string, error) {
+			if from != "" {
+				ns = from
+			}
+			found, err := images.List(ctx, c, ns)
+			if err != nil {
+				return nil, err
+			}
+			var out []string
+			for _, image := range found.Items {
+				out = append(out, image.Image)
+			}
+			return out, nil
+		}
+	}
+	return func(cmd *cobra.Command, _ []string, toComplete string) ([]string, cobra.ShellCompDirective) {
+		out, directive := names(f, -1, list(""))(cmd, nil, toComplete)
+		from, _, typed := strings.Cut(toComplete, "/")
+		if !typed || len(out) > 0 || len(validation.IsDNS1123Label(from)) > 0 {
+			return out, directive
+		}
+		return Prefixed(from+"/", names(f, -1, list(from)))(cmd, nil, toComplete)
+	}
 }
 
 // Snapshots completes the names of VirtualMachineSnapshots, up to most of them on one line (-1 is no limit).

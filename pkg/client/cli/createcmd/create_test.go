@@ -28,6 +28,10 @@ type cluster struct {
 	t          *testing.T
 	kubeconfig string
 	refusal    *apierrors.StatusError
+	// objects are what may be read, by path; what is not among them is not there, if there are any.
+	objects map[string]string
+	// refuses is the resource whose creation refusal is for; all when it is empty.
+	refuses string
 
 	mu     sync.Mutex
 	asked  []string // METHOD path?query
@@ -57,12 +61,22 @@ func (c *cluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c.asked, c.object = append(c.asked, r.Method+" "+r.URL.RequestURI()), string(body)
 	c.mu.Unlock()
 	w.Header().Set("Content-Type", "application/json")
-	if c.refusal == nil {
+	refusal := c.refusal
+	if object, found := c.objects[r.URL.Path]; r.Method == http.MethodGet && c.objects != nil {
+		if found {
+			_, _ = io.WriteString(w, object) // a client that has gone
+			return
+		}
+		refusal = apierrors.NewNotFound(schema.GroupResource{}, filepath.Base(r.URL.Path))
+	} else if c.refuses != "" && (r.Method != http.MethodPost || filepath.Base(r.URL.Path) != c.refuses) {
+		refusal = nil
+	}
+	if refusal == nil {
 		w.WriteHeader(http.StatusCreated)
 		_, _ = w.Write(body) // a client that has gone
 		return
 	}
-	status := c.refusal.Status()
+	status := refusal.Status()
 	status.Kind, status.APIVersion = "Status", "v1"
 	w.WriteHeader(int(status.Code))
 	if err := json.NewEncoder(w).Encode(status); err != nil {

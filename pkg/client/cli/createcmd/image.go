@@ -2,7 +2,6 @@ package createcmd
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -10,58 +9,104 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	v1 "kubevirt.io/api/core/v1"
 
 	"github.com/virtkit/virtkit/pkg/client/action/client"
 	"github.com/virtkit/virtkit/pkg/client/action/create"
 	"github.com/virtkit/virtkit/pkg/client/action/images"
 	"github.com/virtkit/virtkit/pkg/client/cli"
+	"github.com/virtkit/virtkit/pkg/vm/uploads"
 )
 
 // imageDisk is the name of the volume that --image makes.
 const imageDisk = "disk"
 
-// completeImage makes the claim of --image, a copy of the image's, and the VM's first disk of it. Where nothing says
+// completeImage makes the copy of --image, a claim or what makes it, and the VM's first disk of it. Where nothing says
 // how to log in, the caller's own SSH key does.
-func (o *VMOptions) completeImage(
-	ctx context.Context, c *client.Client, namespace string,
-) (*corev1.PersistentVolumeClaim, error) {
-	image, err := o.findImage(ctx, c, namespace)
+func (o *VMOptions) completeImage(ctx context.Context, c *client.Client, namespace string) (*imageCopy, error) {
+	from, ref, err := images.SplitNamespace(o.Image)
+	if err != nil {
+		return nil, cli.UsageErrorf("--image: %s", err)
+	}
+	if from == "" {
+		from = namespace
+	}
+	image, err := o.findImage(ctx, c, from, ref)
 	if err != nil {
 		return nil, err
 	}
 	var source corev1.PersistentVolumeClaim
-	path := "/api/v1/namespaces/" + namespace + "/" + client.Claims + "/" + image.Name
+	path := "/api/v1/namespaces/" + from + "/" + client.Claims + "/" + image.Name
 	if err := c.Read(ctx, path, nil, &source); err != nil {
-		return nil, fmt.Errorf("read claim %s/%s: %w", namespace, image.Name, err)
+		return nil, fmt.Errorf("read claim %s/%s: %w", from, image.Name, err)
 	}
 	claim, err := images.Clone(&source, o.VM.Name+"-"+imageDisk, o.ImageSize)
 	if err != nil {
 		return nil, cli.UsageErrorf("--image-size: %s", err)
 	}
 	claim.Namespace = o.VM.Namespace
+	out := &imageCopy{claim: claim}
+	if from != namespace {
+		out = &imageCopy{clone: images.Across(&source, claim.Name, o.ImageSize)}
+		out.clone.Namespace = o.VM.Namespace
+		if err := o.giveDefaults(ctx, c, namespace, &source); err != nil {
+			return nil, err
+		}
+	}
 	disk := create.Volume{Kind: create.Claim, Source: claim.Name, Name: imageDisk}
 	o.VM.Volumes = slices.Insert(o.VM.Volumes, 0, disk)
 	o.giveKey(image.User)
-	return claim, nil
+	return out, nil
 }
 
-func (o *VMOptions) findImage(ctx context.Context, c *client.Client, namespace string) (*images.Pulled, error) {
-	if _, _, err := images.ParseRef(o.Image); err != nil {
+// giveDefaults gives the VM the instance type and the preference of an image in another namespace, unless flags say
+// otherwise. The server could not infer them, since the claim with their labels is made later.
+func (o *VMOptions) giveDefaults(
+	ctx context.Context, c *client.Client, namespace string, image *corev1.PersistentVolumeClaim,
+) error {
+	give := func(field string, i *create.Inference, labels [2]string, into *string) error {
+		if i.Off || i.From != "" || *into != "" {
+			return nil
+		}
+		i.Off = true
+		name, kind := image.Labels[labels[0]], image.Labels[labels[1]]
+		var err error
+		switch {
+		case name == "":
+			err = fmt.Errorf("claim %s/%s has no label %s", image.Namespace, image.Name, labels[0])
+		case kind != "" && !strings.Contains(strings.ToLower(kind), "cluster"):
+			err = fmt.Errorf("%s %s is of namespace %s, and can be used there alone", kind, name, image.Namespace)
+		default:
+			err = o.Factory.CheckReferent(ctx, c, namespace, cli.Referent{Field: field, Name: name})
+		}
+		if err != nil && i.Explicit {
+			return cli.UsageErrorf("--infer-%s: %s", field, err)
+		}
+		if err == nil {
+			*into = name
+		}
+		return nil
+	}
+	if !o.VM.MemoryGiven && o.VM.CPU == 0 {
+		labels := [2]string{uploads.LabelInstancetype, uploads.LabelInstancetypeKind}
+		if err := give("instancetype", &o.VM.InferInstancetype, labels, &o.VM.Instancetype); err != nil {
+			return err
+		}
+	}
+	labels := [2]string{uploads.LabelPreference, uploads.LabelPreferenceKind}
+	return give("preference", &o.VM.InferPreference, labels, &o.VM.Preference)
+}
+
+func (o *VMOptions) findImage(ctx context.Context, c *client.Client, namespace, ref string) (*images.Pulled, error) {
+	if _, _, err := images.ParseRef(ref); err != nil {
 		return nil, cli.UsageErrorf("--image: %s", err)
 	}
 	list, err := images.List(ctx, c, namespace)
 	if err != nil {
 		return nil, fmt.Errorf("--image: %w", err)
 	}
-	image, err := list.Find(o.Image)
+	image, err := list.Find(ref)
 	if err != nil {
-		return nil, fmt.Errorf("--image: %w in namespace %s; %s", err, namespace, o.whence(namespace))
+		return nil, fmt.Errorf("--image: %w in namespace %s; %s", err, namespace, o.whence(namespace, ref))
 	}
 	switch image.Phase {
 	case images.PhaseReady:
@@ -77,12 +122,12 @@ func (o *VMOptions) findImage(ctx context.Context, c *client.Client, namespace s
 }
 
 // whence returns how a namespace gets the image.
-func (o *VMOptions) whence(namespace string) string {
-	if _, unknown := images.Builtin().Find(o.Image); unknown != nil { // unless the cluster has a catalogue with it
+func (o *VMOptions) whence(namespace, ref string) string {
+	if _, unknown := images.Builtin().Find(ref); unknown != nil { // unless the cluster has a catalogue with it
 		return fmt.Sprintf("`%s image list --available%s` shows what can be pulled", o.Factory.Program,
 			o.Factory.InNamespace(namespace))
 	}
-	return fmt.Sprintf("`%s image pull %s%s` brings it", o.Factory.Program, o.Image, o.Factory.InNamespace(namespace))
+	return fmt.Sprintf("`%s image pull %s%s` brings it", o.Factory.Program, ref, o.Factory.InNamespace(namespace))
 }
 
 // keyFiles are public keys as ssh-keygen names them, the best first.
@@ -165,7 +210,7 @@ func CreateFromImage(ctx context.Context, f *cli.Factory, c *client.Client, v Fr
 	if v.SSHKey != "" {
 		o.VM.CloudInit.SSHKeys = []string{v.SSHKey}
 	}
-	claim, err := o.completeImage(ctx, c, v.Namespace)
+	copied, err := o.completeImage(ctx, c, v.Namespace)
 	if err != nil {
 		return err
 	}
@@ -176,71 +221,6 @@ func CreateFromImage(ctx context.Context, f *cli.Factory, c *client.Client, v Fr
 	if _, err := validate(vm); err != nil {
 		return err
 	}
-	_, err = o.make(ctx, c, v.Namespace, claim, vm)
+	_, err = o.make(ctx, c, v.Namespace, copied, vm)
 	return err
-}
-
-// manifestWith returns a list of the claim and the VM, in the order in which they are to be created.
-func manifestWith(claim *corev1.PersistentVolumeClaim, vm *unstructured.Unstructured) (runtime.Object, error) {
-	first, err := bare(claim)
-	if err != nil {
-		return nil, err
-	}
-	return &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": "v1", "kind": "List", "items": []any{first.Object, vm.Object},
-	}}, nil
-}
-
-// bare returns a claim as a user would write it.
-func bare(claim *corev1.PersistentVolumeClaim) (*unstructured.Unstructured, error) {
-	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(claim)
-	if err != nil {
-		return nil, fmt.Errorf("write the manifest of claim %s: %w", claim.Name, err)
-	}
-	unstructured.RemoveNestedField(content, "status")
-	unstructured.RemoveNestedField(content, "metadata", "creationTimestamp")
-	return &unstructured.Unstructured{Object: content}, nil
-}
-
-// makeClaim creates the claim of --image. undo takes the error of the VM: when the server has refused it, the claim is
-// deleted again; when nobody knows, it is left and named.
-func (o *VMOptions) makeClaim(
-	ctx context.Context, c *client.Client, namespace string, claim *corev1.PersistentVolumeClaim,
-) (undo func(error) error, err error) {
-	manifest, err := bare(claim)
-	if err != nil {
-		return nil, err
-	}
-	// A VM that is there has a claim of that name, most likely, which is not to be deleted. Where it cannot be read the
-	// server says so when the VM is made.
-	err = c.Read(ctx, client.YAMLPath(client.VMs, namespace, o.VM.Name), nil, &metav1.PartialObjectMetadata{})
-	if err == nil {
-		resource := schema.GroupResource{Group: v1.GroupVersion.Group, Resource: client.VMs}
-		return nil, apierrors.NewAlreadyExists(resource, o.VM.Name)
-	}
-	created, err := c.CreateObject(ctx, "/api/v1", namespace, client.Claims, manifest, o.DryRun == cli.DryRunServer)
-	switch {
-	case apierrors.IsAlreadyExists(err):
-		return nil, fmt.Errorf("claim %s/%s is there already; choose another --name, or delete it, if no VM "+
-			"needs what is on it", namespace, claim.Name)
-	case err != nil:
-		return nil, fmt.Errorf("create claim %s/%s: %w", namespace, claim.Name, err)
-	}
-	uid := created.GetUID()
-	return func(why error) error {
-		left := fmt.Errorf("claim %s/%s, which was made for it, is left", namespace, claim.Name)
-		var status apierrors.APIStatus
-		switch {
-		case o.DryRun == cli.DryRunServer:
-			return nil
-		case !errors.As(why, &status) || status.Status().Code < 400 || status.Status().Code >= 500:
-			return left
-		}
-		err := c.DeleteObject(context.WithoutCancel(ctx), "/api/v1", namespace, client.Claims, claim.Name,
-			metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}})
-		if err != nil && !apierrors.IsNotFound(err) {
-			return errors.Join(left, err)
-		}
-		return nil
-	}, nil
 }

@@ -4,8 +4,88 @@ import (
 	"strings"
 	"testing"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
 	"github.com/virtkit/virtkit/pkg/client/cli"
 )
+
+// shared is a cluster whose namespace golden has image debian/13, and shop none. It has the image's preference, and not
+// its instance type.
+func shared(t *testing.T) *cluster {
+	t.Helper()
+	const image = `{"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"namespace": "golden",
+"name": "debian-13", "uid": "image", "labels": {"image.virtkit.io/name": "debian", "image.virtkit.io/version": "13",
+"image.virtkit.io/user": "deb", "instancetype.kubevirt.io/default-instancetype": "u1.small",
+"instancetype.kubevirt.io/default-preference": "debian"}}, "spec": {"storageClassName": "fast"},
+"status": {"phase": "Bound", "capacity": {"storage": "5Gi"}}}`
+	c := newCluster(t)
+	c.objects = map[string]string{
+		"/api/v1/namespaces/golden/persistentvolumeclaims":           `{"items": [` + image + `]}`,
+		"/api/v1/namespaces/golden/persistentvolumeclaims/debian-13": image,
+		"/api/v1/namespaces/shop/persistentvolumeclaims":             `{"items": []}`,
+		"/apis/instancetype.kubevirt.io/v1beta1/virtualmachineclusterpreferences/debian": `{"metadata": ` +
+			`{"name": "debian"}}`,
+	}
+	return c
+}
+
+// The disk of an image of another namespace is made by a clone, with what the VM could not infer of a claim that is not
+// there yet.
+func TestImageOfAnotherNamespace(t *testing.T) {
+	c := shared(t)
+	t.Setenv("HOME", t.TempDir())
+	line := func(text string) []string { return strings.Fields("vm --name web " + text) }
+	out, errOut, err := c.create("", line("--image golden/debian/13 --image-size 6Gi")...)
+	if err != nil || !strings.Contains(errOut, "nobody can log in") {
+		t.Errorf("%v, %s", err, errOut)
+	}
+	golden(t, "image-across.yaml", out)
+
+	c.requests()
+	if _, errOut, err = c.create("", line("--image golden/debian --apply")...); err == nil {
+		t.Errorf("golden/debian is an image of the namespace: %s", errOut)
+	}
+	c.requests()
+	if _, _, err = c.create("", line("--image golden/debian/13 --apply")...); err != nil {
+		t.Fatal(err)
+	}
+	asked := c.requests()
+	made, vm := strings.Index(asked, "POST /apis/clone.kubevirt.io/v1beta1/namespaces/shop/virtualmachineclones"),
+		strings.Index(asked, "POST /apis/kubevirt.io/v1/namespaces/shop/virtualmachines")
+	if made < 0 || vm < made || strings.Contains(asked, "POST /api/v1/") {
+		t.Errorf("asked %s", asked)
+	}
+	if c.sent("spec", "preference", "name") != "debian" || c.sent("spec", "instancetype") != nil {
+		t.Errorf("sent %v", c.sent("spec"))
+	}
+
+	// The VM is refused: the clone is deleted again, with the claim that it may have made.
+	c.refusal = apierrors.NewForbidden(schema.GroupResource{Resource: "virtualmachines"}, "web", nil)
+	c.refuses = "virtualmachines"
+	c.objects["/api/v1/namespaces/shop/persistentvolumeclaims/web-disk"] = `{"metadata": {"name": "web-disk",
+"uid": "copy", "labels": {"virtkit.io/clone-uid": "other"}}}`
+	if _, _, err = c.create("", line("--image golden/debian/13 --apply")...); err == nil {
+		t.Error("the refusal is not said")
+	}
+	if asked := c.requests(); !strings.Contains(asked,
+		"DELETE /apis/clone.kubevirt.io/v1beta1/namespaces/shop/virtualmachineclones/web-disk") ||
+		strings.Contains(asked, "DELETE /api/v1/") {
+		t.Errorf("asked %s", asked)
+	}
+
+	for text, want := range map[string]string{
+		"--image golden/debian/14":                      "image debian/14 not found in namespace golden",
+		"--image Golden/debian/13":                      `"Golden" is no namespace`,
+		"--image golden/debian/13/1":                    "is no image",
+		"--image golden/debian/13 --image-size 1Gi":     "the image has 5Gi",
+		"--image golden/debian/13 --infer-instancetype": "--infer-instancetype",
+	} {
+		if _, _, err := c.create("", line(text)...); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %s", text, err, want)
+		}
+	}
+}
 
 // What an image needs to be there is said by a command that can work.
 func TestWhence(t *testing.T) {
@@ -14,8 +94,7 @@ func TestWhence(t *testing.T) {
 		"debian/0": "image list --available",
 	} {
 		o := &VMOptions{Factory: cli.NewFactory("virtctl", cli.NoStreams(), func(string) string { return "" })}
-		o.Image = image
-		if got := o.whence("shop"); !strings.Contains(got, "`virtctl "+want) || !strings.Contains(got, "shop") {
+		if got := o.whence("shop", image); !strings.Contains(got, "`virtctl "+want) || !strings.Contains(got, "shop") {
 			t.Errorf("%s: %s", image, got)
 		}
 	}

@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	corev1 "k8s.io/api/core/v1"
 	v1 "kubevirt.io/api/core/v1"
 
 	"github.com/virtkit/virtkit/pkg/client/action/client"
@@ -61,8 +60,9 @@ cluster and the name is printed. Disks are attached in the order of their flags 
 container disks, claims, DataSources, cloned claims, blank volumes, imported volumes, empty disks.
 
 --image needs an image that "image pull" has brought to the namespace. The disk is a claim of its own, NAME-disk,
-which is printed or created with the VM and stays when the VM is deleted. Your SSH key lets you log in unless flags
-say otherwise.
+which is printed or created with the VM and stays when the VM is deleted. An image of another namespace,
+NAMESPACE/NAME/VERSION, is copied by a VirtualMachineClone, which is printed or created instead of the claim and needs
+the right to clone from there. Your SSH key lets you log in unless flags say otherwise.
 
 A preference chooses the disks' bus; without one it is sata. An instance type and a preference are taken from the
 labels of the volume that is booted from, where it is a claim or imported and has such labels.`,
@@ -73,6 +73,9 @@ labels of the volume that is booted from, where it is a claim or imported and ha
 			# From an image of the catalogue
 			virtctl image pull debian/13
 			virtctl create vm --name demo --image debian/13 --apply
+
+			# From an image that namespace golden shares
+			virtctl create vm --name demo --image golden/debian/13 --apply
 
 			# Create and start a VM with a login
 			virtctl create vm --name demo --container-disk quay.io/containerdisks/fedora:latest \
@@ -135,7 +138,8 @@ func (o *VMOptions) addFlags(cmd *cobra.Command) {
 		"Take the preference from the labels of the volume that is booted from; an error if it has none, when given")
 	flags.StringVar(&o.VM.InferPreference.From, "infer-preference-from", "",
 		"Take the preference from the labels of this `VOLUME`")
-	flags.StringVar(&o.Image, "image", "", "Boot from a copy of a pulled `IMAGE`, NAME or NAME/VERSION")
+	flags.StringVar(&o.Image, "image", "",
+		"Boot from a copy of a pulled `IMAGE`: NAME, NAME/VERSION, or NAMESPACE/NAME/VERSION of another namespace")
 	flags.StringVar(&o.ImageSize, "image-size", "", "`SIZE` of that copy, such as 20Gi (default the image's)")
 	o.Volumes.addFlags(flags)
 	flags.StringVar(&o.VM.CloudInit.User, "user", "", "`ACCOUNT` in the guest that the password and SSH keys are for")
@@ -164,6 +168,7 @@ func (o *VMOptions) addFlags(cmd *cobra.Command) {
 	completioncmd.Flag(cmd, "instancetype", completioncmd.Instancetypes(o.Factory))
 	completioncmd.Flag(cmd, "preference", completioncmd.Preferences(o.Factory))
 	completioncmd.Flag(cmd, "pvc", completioncmd.Claims(o.Factory))
+	completioncmd.Flag(cmd, "image", completioncmd.Images(o.Factory))
 }
 
 // Complete fills o.VM from the flags, the files they name and the kubeconfig.
@@ -257,13 +262,13 @@ func (o *VMOptions) completeReferences(cmd *cobra.Command) error {
 
 // RunVM builds the VM, then prints or applies it.
 func RunVM(ctx context.Context, o *VMOptions) error {
-	var claim *corev1.PersistentVolumeClaim
+	var copied *imageCopy
 	if o.Image != "" {
 		c, namespace, err := o.Factory.Scope()
 		if err != nil {
 			return err
 		}
-		if claim, err = o.completeImage(ctx, c, namespace); err != nil {
+		if copied, err = o.completeImage(ctx, c, namespace); err != nil {
 			return err
 		}
 	}
@@ -288,27 +293,27 @@ func RunVM(ctx context.Context, o *VMOptions) error {
 		fmt.Fprintf(o.Factory.IO.ErrOut, "warning: %s\n", warning)
 	}
 	if !o.Apply || o.DryRun == cli.DryRunClient {
-		return o.printManifest(claim, vm)
+		return o.printManifest(copied, vm)
 	}
-	return o.apply(ctx, claim, vm)
+	return o.apply(ctx, copied, vm)
 }
 
-func (o *VMOptions) printManifest(claim *corev1.PersistentVolumeClaim, vm *v1.VirtualMachine) error {
+func (o *VMOptions) printManifest(copied *imageCopy, vm *v1.VirtualMachine) error {
 	manifest, err := create.Manifest(vm)
 	if err != nil {
 		return err
 	}
-	if claim == nil {
+	if copied == nil {
 		return o.Output.Manifest(manifest, o.Factory.IO.Out)
 	}
-	both, err := manifestWith(claim, manifest)
+	both, err := copied.manifestWith(manifest)
 	if err != nil {
 		return err
 	}
 	return o.Output.Manifest(both, o.Factory.IO.Out)
 }
 
-func (o *VMOptions) apply(ctx context.Context, claim *corev1.PersistentVolumeClaim, vm *v1.VirtualMachine) error {
+func (o *VMOptions) apply(ctx context.Context, copied *imageCopy, vm *v1.VirtualMachine) error {
 	c, err := o.Factory.Client()
 	if err != nil {
 		return err
@@ -317,24 +322,24 @@ func (o *VMOptions) apply(ctx context.Context, claim *corev1.PersistentVolumeCla
 	if err != nil {
 		return err
 	}
-	created, err := o.make(ctx, c, ns, claim, vm)
+	created, err := o.make(ctx, c, ns, copied, vm)
 	if err != nil {
 		return err
 	}
 	return o.Output.Created(o.DryRun, "virtualmachine.kubevirt.io", created, o.Factory.IO.Out)
 }
 
-// make creates the VM, and before it the claim of its image, if there is one.
+// make creates the VM, and before it the copy of its image, if there is one.
 func (o *VMOptions) make(
-	ctx context.Context, c *client.Client, ns string, claim *corev1.PersistentVolumeClaim, vm *v1.VirtualMachine,
+	ctx context.Context, c *client.Client, ns string, copied *imageCopy, vm *v1.VirtualMachine,
 ) (*v1.VirtualMachine, error) {
 	err := o.checkReferents(ctx, c, ns, vm)
 	if err != nil {
 		return nil, err
 	}
 	undo := func(error) error { return nil }
-	if claim != nil {
-		if undo, err = o.makeClaim(ctx, c, ns, claim); err != nil {
+	if copied != nil {
+		if undo, err = o.makeCopy(ctx, c, ns, copied); err != nil {
 			return nil, fmt.Errorf("create VM %s/%s: %w", ns, vm.Name, err)
 		}
 	}

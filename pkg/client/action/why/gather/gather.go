@@ -164,6 +164,7 @@ func (g *gathering) second(ctx context.Context) {
 	g.holders(reads)
 	g.matchers(reads)
 	g.all(ctx, reads)
+	g.copies(ctx)
 }
 
 // asking bounds how long the node of a guest is waited for, about what is only a remark.

@@ -1,0 +1,85 @@
+package clones
+
+import (
+	"fmt"
+	"maps"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clonev1beta1 "kubevirt.io/api/clone/v1beta1"
+
+	"github.com/virtkit/virtkit/pkg/vm/uploads"
+)
+
+// KindClaim is the kind of the source and of the target of a clone that copies an image of another namespace to a
+// claim.
+const KindClaim = "PersistentVolumeClaim"
+
+// SizeAnnotation on such a clone is the size of the copy, a quantity; without it the copy is as large as the image. It
+// is given at creation and never changes.
+const SizeAnnotation = "virtkit.io/size"
+
+// OfImage reports a clone that copies an image.
+func OfImage(c *clonev1beta1.VirtualMachineClone) bool {
+	return c.Spec.Source != nil && c.Spec.Source.Kind == KindClaim
+}
+
+// OriginName returns the name of the VolumeSnapshot that a clone takes of an image, in the namespace of the image.
+func OriginName(c metav1.Object) string { return "clone-image-" + string(c.GetUID()) }
+
+// ImageTrouble returns why nobody may copy a claim to another namespace, or "" when it has an image. Other claims are
+// the business of their namespace alone.
+func ImageTrouble(claim *corev1.PersistentVolumeClaim) string {
+	name := claim.Namespace + "/" + claim.Name
+	if claim.Labels[uploads.LabelImage] == "" || claim.Labels[uploads.LabelImageVersion] == "" {
+		return fmt.Sprintf("claim %s has no image: only claims with the labels %s and %s, as `virtctl image pull` and "+
+			"`virtctl image import` make them, can be copied to another namespace", name, uploads.LabelImage,
+			uploads.LabelImageVersion)
+	}
+	if trouble := uploads.Unusable(claim.Name, claim.Annotations); trouble != "" {
+		return fmt.Sprintf("claim %s cannot be copied: %s", name, trouble)
+	}
+	return ""
+}
+
+// ImageClaim returns the claim to which a clone copies an image, whose disk is that of a VolumeSnapshot. It has the
+// image's labels of defaults, and is no image itself.
+func ImageClaim(
+	c *clonev1beta1.VirtualMachineClone, image *corev1.PersistentVolumeClaim, snapshot, group string,
+) (*corev1.PersistentVolumeClaim, error) {
+	size := image.Status.Capacity[corev1.ResourceStorage]
+	if size.IsZero() {
+		size = image.Spec.Resources.Requests[corev1.ResourceStorage]
+	}
+	if text := c.Annotations[SizeAnnotation]; text != "" {
+		asked, err := resource.ParseQuantity(text)
+		if err != nil {
+			return nil, fmt.Errorf("%q is no size; write one such as 10Gi", text)
+		}
+		if asked.Cmp(size) < 0 {
+			return nil, fmt.Errorf("the image has %s, and its copy cannot have less", size.String())
+		}
+		size = asked
+	}
+	labels := maps.Clone(image.Labels)
+	maps.DeleteFunc(labels, func(label, _ string) bool { return !uploads.IsDefault(label) })
+	if labels == nil {
+		labels = map[string]string{}
+	}
+	labels[UIDLabel] = string(c.UID)
+	return &corev1.PersistentVolumeClaim{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: c.Namespace, Name: c.Spec.Target.Name, Labels: labels,
+			Annotations: map[string]string{CopiedAnnotation: image.Namespace + "/" + image.Name},
+		},
+		Spec: corev1.PersistentVolumeClaimSpec{
+			AccessModes: image.Spec.AccessModes, StorageClassName: image.Spec.StorageClassName,
+			VolumeMode: image.Spec.VolumeMode,
+			Resources: corev1.VolumeResourceRequirements{
+				Requests: corev1.ResourceList{corev1.ResourceStorage: size},
+			},
+			DataSource: &corev1.TypedLocalObjectReference{APIGroup: &group, Kind: "VolumeSnapshot", Name: snapshot},
+		},
+	}, nil
+}
