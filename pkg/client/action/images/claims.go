@@ -202,8 +202,7 @@ func (i *Image) Labels() map[string]string {
 }
 
 // Find returns the image of a reference: of NAME alone the one that was made last, and one that is incomplete only
-// where there is no other. An alias is none here: a claim has
-// the version alone.
+// where there is no other. A claim has the version alone; an alias of it is known from the program's own catalogue.
 func (l *PulledList) Find(ref string) (*Pulled, error) {
 	name, version, err := ParseRef(ref)
 	if err != nil {
@@ -221,6 +220,11 @@ func (l *PulledList) Find(ref string) (*Pulled, error) {
 		}
 	}
 	if out == nil {
+		if known, err := Builtin().Find(ref); err == nil && version != "" && known.Version != version {
+			if out, err = l.Find(known.Ref()); err == nil {
+				return out, nil
+			}
+		}
 		return nil, fmt.Errorf("image %s %w", ref, action.ErrNotFound)
 	}
 	return out, nil

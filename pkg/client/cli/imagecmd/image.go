@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -63,7 +64,7 @@ func catalogue(ctx context.Context, f *cli.Factory) (*images.Catalogue, error) {
 	}
 	all, shared, own := Catalogue(ctx, f, c, namespace)
 	if err = errors.Join(err, shared); err != nil {
-		fmt.Fprintf(f.IO.ErrOut, "note: the cluster's own images are left out: %v\n", err)
+		fmt.Fprintf(f.IO.ErrOut, "note: a catalogue in the cluster is left out: %v\n", err)
 	}
 	if own != nil {
 		return nil, own
@@ -96,17 +97,16 @@ func Catalogue(
 
 func clusterCatalogues(ctx context.Context, c *client.Client, namespace string) ([]*images.Catalogue, error) {
 	var out []*images.Catalogue
-	for _, ns := range []string{names.Namespace, namespace} {
+	var errs []error
+	for _, ns := range slices.Compact([]string{names.Namespace, namespace}) {
 		found, err := images.FromNamespace(ctx, c, ns)
 		if err != nil {
-			return out, err
+			errs = append(errs, err)
+			continue
 		}
 		out = append(out, found)
-		if namespace == names.Namespace {
-			break
-		}
 	}
-	return out, nil
+	return out, errors.Join(errs...)
 }
 
 // find returns an image of the catalogue.

@@ -74,6 +74,10 @@ func (w *world) run(args ...string) (stdout, stderr string, err error) {
 func TestList(t *testing.T) {
 	w := newWorld(t)
 	out, _, err := w.run("list")
+	// An alias that the catalogue knows names it, too.
+	if _, said, err := w.run("rm", "debian/trixie", "--dry-run=client"); err != nil {
+		t.Errorf("%v, %s", err, said)
+	}
 	const want = "IMAGE       CLAIM       PHASE   SIZE   USER     INSTANCETYPE   PREFERENCE   AGE\n" +
 		"debian/13   debian-13   Ready   5Gi    debian   <none>         <none>       <unknown>\n"
 	if out != want || err != nil {
@@ -166,6 +170,19 @@ func TestCatalogues(t *testing.T) {
 	left, err := os.ReadDir(filepath.Join(w.dir, "virtkit"))
 	if err != nil || len(left) != 2 || left[0].Name() != "images.yaml" || left[1].Name() != "images.yaml.lock" {
 		t.Errorf("left: %v, %v", left, err)
+	}
+	// One that is faulty hides no other.
+	w.Put("/api/v1/namespaces/kubevirt/configmaps/"+images.ConfigMap, &corev1.ConfigMap{
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
+		Data:     map[string]string{images.ConfigMapKey: "junk"},
+	})
+	if err := os.Remove(filepath.Join(w.dir, "virtkit", "images.yaml")); err != nil {
+		t.Fatal(err)
+	}
+	out, said, err := w.run("show", "golden/1")
+	if err != nil || !strings.Contains(out, "namespace") ||
+		!strings.Contains(said, "note: a catalogue in the cluster is left out: ConfigMap kubevirt/"+images.ConfigMap) {
+		t.Errorf("beside a faulty catalogue: %v, %s, %s", err, out, said)
 	}
 }
 

@@ -50,7 +50,11 @@ func Parse(text string) (Filter, error) {
 		f.inverse, rest = true, strings.TrimSpace(after)
 	}
 	if after, ok := strings.CutPrefix(rest, "-l"); ok && (after == "" || after[0] == ' ' || after[0] == '=') {
-		selector, err := labels.Parse(strings.TrimLeft(after, " ="))
+		after = strings.TrimSpace(strings.TrimPrefix(after, "="))
+		if after == "" {
+			return Filter{}, errors.New("a label selector is missing, such as app=web")
+		}
+		selector, err := labels.Parse(after)
 		if err != nil {
 			return Filter{}, fmt.Errorf("not a label selector: %w", err)
 		}

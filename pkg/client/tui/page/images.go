@@ -92,7 +92,10 @@ func (c *catalogue) hear(msg tea.Msg) bool {
 		return false
 	}
 	if c.read.done(m.err, c.world.Now()); m.err == nil {
-		c.found, c.note = m.found, m.note
+		c.note = m.note
+		if c.note == "" || c.found == nil { // else what was read before is more
+			c.found = m.found
+		}
 	}
 	return true
 }
@@ -333,7 +336,7 @@ func (p *Images) View(width, height int) string {
 		said("The catalogue is not shown: " + p.world.Say(c.read.err))
 	}
 	if c.note != "" {
-		said("The cluster's own catalogue is left out: " + c.note)
+		said("A catalogue in the cluster cannot be read: " + c.note)
 	}
 	if _, all := p.table.Len(); all > 0 && state.Err != nil && !state.Synced {
 		said("Images of the cluster are not shown: " + p.world.Say(state.Err))
