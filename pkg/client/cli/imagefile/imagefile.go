@@ -85,8 +85,13 @@ func (o *Options) ValidateSize() error {
 	if o.Claim.Size == "" {
 		return nil
 	}
-	if size, err := resource.ParseQuantity(o.Claim.Size); err != nil || size.Sign() <= 0 {
+	size, err := resource.ParseQuantity(o.Claim.Size)
+	switch {
+	case err != nil || size.Sign() <= 0:
 		return cli.UsageErrorf("--size: %q is not a size; write one such as 10Gi", o.Claim.Size)
+	case size.Value() < 1<<20:
+		return cli.UsageErrorf("--size: %s is %d bytes; write a size with its unit, such as %sGi", o.Claim.Size,
+			size.Value(), strings.TrimRight(o.Claim.Size, "mkKMGTPEi"))
 	}
 	return nil
 }

@@ -2,6 +2,7 @@ package snapshotcmd
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -83,6 +84,13 @@ func (o *RestoreOptions) validate() error {
 	if o.Target != "" {
 		if o.Target = strings.TrimPrefix(o.Target, "vm/"); checkName("VM", o.Target) != nil {
 			return checkName("VM", o.Target)
+		}
+	}
+	for _, patch := range o.Patches {
+		var operation struct{ Op, Path string }
+		if err := json.Unmarshal([]byte(patch), &operation); err != nil || operation.Op == "" || operation.Path == "" {
+			return cli.UsageErrorf("--patch: %q is no operation of a JSON patch; write one such as "+
+				`{"op": "replace", "path": "/spec/template/spec/hostname", "value": "copy"}`, patch)
 		}
 	}
 	switch policies := snapshot.VolumePolicies(); {

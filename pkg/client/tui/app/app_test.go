@@ -1255,8 +1255,9 @@ func TestNamespaceIsSwitchedInPlace(t *testing.T) {
 	if changed := cmp.Diff([]page.Scope{{Context: "kind", Namespace: "secret"}}, asked); changed != "" {
 		t.Error(changed)
 	}
-	press(t, a, ":", "'ns all", "enter")
-	if a.World.Namespace != "" {
-		t.Error(a.World.Namespace)
+	// The page of the bar stays.
+	press(t, a, "8", ":", "'ns all", "enter")
+	if _, stays := a.top().(*page.Snapshots); a.World.Namespace != "" || !stays {
+		t.Errorf("namespace %q, page %T", a.World.Namespace, a.top())
 	}
 }

@@ -176,15 +176,16 @@ func (a *App) sought(m namespaceSought) tea.Cmd {
 	return a.change(page.Scope{Context: a.World.Context, Namespace: m.namespace})
 }
 
-// change shows another namespace or cluster.
+// change shows another namespace or cluster, on the page of the bar that is shown.
 func (a *App) change(s page.Scope) tea.Cmd {
 	w, err := a.Switch(s)
 	if err != nil {
 		a.fail(a.World.Say(err))
 		return nil
 	}
-	a.World, a.place, a.totals = w, "1", page.Summarize(w)
-	return a.home(func(w *page.World) page.Page { return page.NewMachines(w) })
+	a.World, a.totals = w, page.Summarize(w)
+	all := places()
+	return a.visit(&all[max(slices.IndexFunc(all, func(p place) bool { return p.key == a.place }), 0)])
 }
 
 // completions are the values of a command, read when its name is there.
