@@ -9,6 +9,7 @@ import (
 	"os"
 	"runtime"
 	"sync"
+	"strings"
 	"time"
 
 	tea "charm.land/bubbletea/v2"
@@ -53,9 +54,9 @@ command that does the same. What the server does not let you do is dim.
 --plain prints a line for each change instead of drawing, for screen readers and logs. --once says how things are and
 ends: as text, or with -o as a report.
 
-Colours follow the terminal. $XDG_CONFIG_HOME/virtkit/theme.yaml replaces some: "good", "busy", "warn", "bad",
-"accent", "title", "header", "key", "mark", "dim", "border", each a number of the terminal's palette or
-"#rrggbb".`,
+Colours follow the terminal. $XDG_CONFIG_HOME/virtkit/theme.yaml replaces some, each by a number of the terminal's
+palette or "#rrggbb":
+` + strings.Join(theme.Roles(), ", ") + ".",
 		Example: cli.Examples(f.Program, `
 			virtctl dashboard
 			virtctl dashboard --namespace prod
