@@ -8,8 +8,8 @@ import (
 	"io"
 	"os"
 	"runtime"
-	"sync"
 	"strings"
+	"sync"
 	"time"
 
 	tea "charm.land/bubbletea/v2"
