@@ -126,6 +126,11 @@ func readProxmox(text []byte) (*Machine, []proxmoxDrive, error) {
 	if n := len(of.sections); n > 0 {
 		m.absent("snapshots and pending changes (%d): the VM is as it is now", n)
 	}
+	if disk := of.values["efidisk0"]; m.EFI && disk != "" {
+		// The disk with EFI's variables says by their keys whether Secure Boot is on.
+		m.SecureBoot = options(disk, "file")["pre-enrolled-keys"] == "1"
+		m.absent("its EFI variables (efidisk0): the firmware starts with new ones")
+	}
 	m.proxmoxBoot(of, drives)
 	drives = m.sortDrives(drives)
 	return m, drives, m.check()

@@ -12,7 +12,6 @@ import (
 
 	"github.com/virtkit/virtkit/pkg/client/action/backup"
 	"github.com/virtkit/virtkit/pkg/vm/imageformat"
-	"github.com/virtkit/virtkit/pkg/vm/surface"
 )
 
 // proxmoxVM is a VM of Proxmox with most of what one has.
@@ -197,13 +196,8 @@ func FuzzProxmox(f *testing.F) {
 				}
 			}
 		}
-		vm, _, err := m.VM(Wish{Wish: backup.Wish{KeepIdentity: true}})
-		if err != nil {
-			return
-		}
-		surface.DefaultVirtualMachine(vm, nil, surface.Defaults{})
-		if errs := surface.ValidateVirtualMachine(vm, surface.Defaults{}); len(errs) > 0 {
-			t.Errorf("the VM is refused: %v", errs.ToAggregate())
+		if vm, _, err := m.VM(Wish{Wish: backup.Wish{KeepIdentity: true}}); err == nil {
+			admitted(t, vm)
 		}
 	})
 }

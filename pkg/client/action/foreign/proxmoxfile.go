@@ -91,19 +91,7 @@ func (f *File) proxmox(
 	machine.Disks = kept
 	machine.name()
 	f.Machine = machine
-	efiVariables(machine, text)
 	return f.attach(find)
-}
-
-// efiVariables says what becomes of the disk with EFI's variables, and reads whether they have keys: those of Secure
-// Boot.
-func efiVariables(m *Machine, text []byte) {
-	of, err := parseProxmox(text)
-	if err != nil || !m.EFI || of.values["efidisk0"] == "" {
-		return
-	}
-	m.SecureBoot = options(of.values["efidisk0"], "file")["pre-enrolled-keys"] == "1"
-	m.absent("its EFI variables (efidisk0): the firmware starts with new ones")
 }
 
 // formatOfName is the format of an image by its name: what a guest has written does not make it another.
