@@ -60,7 +60,7 @@ func validateImage(clone *clonev1beta1.VirtualMachineClone, claim *corev1.Persis
 		return field.ErrorList{field.Invalid(specField.Child("source", "name"), clone.Spec.Source.Name, trouble)}
 	}
 	text := clone.Annotations[clones.SizeAnnotation]
-	if _, err := clones.ImageClaim(clone, claim, "", ""); err != nil {
+	if _, err := clones.ImageClaim(clone, claim); err != nil {
 		return field.ErrorList{field.Invalid(crossingField(clones.SizeAnnotation), text, err.Error())}
 	}
 	return nil

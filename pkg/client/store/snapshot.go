@@ -37,6 +37,8 @@ type Snapshot struct {
 	// Of is the snapshot that a restore or clone is made of; empty where there is none yet. Restore is the restore
 	// that a clone has made.
 	Of, Restore string
+	// OfImage says that a clone copies an image, a claim of another namespace, to a claim, Target.
+	OfImage bool
 	// Maker is the object that has made it, or the program: the API server keeps no user.
 	Maker string
 	// Phase is how far it is, in a word; Stage what else it says of that, Trouble what went wrong.

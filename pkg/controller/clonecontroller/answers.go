@@ -29,7 +29,7 @@ func (s *Step) madeCopy(view *View, object client.Object, err error) error {
 	case apierrors.IsAlreadyExists(err):
 		return frame.ErrStale // it is looked at next time
 	}
-	return s.failed(view, fmt.Errorf("failed creating %T %s for clone %s: %w", object, object.GetName(),
+	return s.refusedOr(view, fmt.Errorf("failed creating %T %s for clone %s: %w", object, object.GetName(),
 		view.Clone.Name, err))
 }
 
@@ -39,7 +39,12 @@ func (s *Step) madeRestore(view *View, err error) error {
 	if err == nil || apierrors.IsAlreadyExists(err) {
 		return nil
 	}
-	err = fmt.Errorf("failed creating restore %s for clone %s: %w", s.CreateRestore.Name, view.Clone.Name, err)
+	return s.refusedOr(view, fmt.Errorf("failed creating restore %s for clone %s: %w", s.CreateRestore.Name,
+		view.Clone.Name, err))
+}
+
+// refusedOr ends the clone when what it makes is invalid: another try would be refused as well.
+func (s *Step) refusedOr(view *View, err error) error {
 	if frame.Malformed(err) {
 		failed := view.fail(reasonRestoreFailed, err.Error())
 		s.Events, s.Status = failed.Events, failed.Status

@@ -8,6 +8,7 @@ import (
 
 	snapshotsv1 "github.com/kubernetes-csi/external-snapshotter/client/v8/apis/volumesnapshot/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clonev1beta1 "kubevirt.io/api/clone/v1beta1"
 
@@ -97,6 +98,10 @@ func (v *View) snapshotImage() Step {
 	case image.Origin == nil || image.Origin.DeletionTimestamp != nil:
 		return v.fail(reasonSnapshotDeleted, fmt.Sprintf("VolumeSnapshot %s does not exist anymore", v.originName()))
 	}
+	// A VolumeSnapshot names its claim by its name alone: it is of the image only if that is there still.
+	if trouble := v.noImage(); trouble != "" {
+		return v.fail(reasonNoSource, trouble)
+	}
 	if s := image.Origin.Status; s == nil || s.ReadyToUse == nil || !*s.ReadyToUse {
 		text := fmt.Sprintf("VolumeSnapshot %s is not ready to use", v.originName())
 		if s != nil && s.Error != nil && s.Error.Message != nil {
@@ -117,22 +122,28 @@ func (v *View) snapshotImage() Step {
 	}}}
 }
 
+// noImage returns why the source is not the image that the clone was admitted for, or "" when it is.
+func (v *View) noImage() string {
+	switch source := v.Image.Source; {
+	case source == nil:
+		return v.imageName() + " does not exist"
+	case string(source.UID) != v.Clone.Annotations[clones.UIDAnnotation]:
+		return v.imageName() + " is not the one that the clone was made for; make another clone"
+	default:
+		return clones.ImageTrouble(source)
+	}
+}
+
 // beginImage has the image snapshotted, if it is the one that the clone was admitted for.
 func (v *View) beginImage() Step {
 	c, image := v.Clone, v.Image
-	if image.Source == nil {
-		return v.fail(reasonNoSource, v.imageName()+" does not exist")
-	}
-	if string(image.Source.UID) != c.Annotations[clones.UIDAnnotation] {
-		return v.fail(reasonNoSource, v.imageName()+" is not the one that the clone was made for; make another clone")
-	}
-	if trouble := clones.ImageTrouble(image.Source); trouble != "" {
+	if trouble := v.noImage(); trouble != "" {
 		return v.fail(reasonNoSource, trouble)
 	}
 	if image.Unclassed != "" {
 		return v.waitFor(fmt.Sprintf("%s cannot be snapshotted: %s", v.imageName(), image.Unclassed))
 	}
-	if _, err := clones.ImageClaim(c, image.Source, "", ""); err != nil {
+	if _, err := clones.ImageClaim(c, image.Source); err != nil {
 		return v.fail(reasonRestoreFailed, fmt.Sprintf("annotation %s: %s", clones.SizeAnnotation, err))
 	}
 	status := v.phase(clonev1beta1.SnapshotInProgress)
@@ -193,16 +204,24 @@ func (v *View) claimImage() Step {
 	if image.Other {
 		return v.takenClaim()
 	}
-	if image.Source == nil {
-		return v.fail(reasonNoSource, v.imageName()+" does not exist anymore")
+	if trouble := v.noImage(); trouble != "" {
+		return v.fail(reasonNoSource, trouble)
 	}
-	claim, err := clones.ImageClaim(c, image.Source, clones.VolumeName(c, 0), snapshotsv1.GroupName)
+	claim, err := clones.ImageClaim(c, image.Source, restoreSize(image.Origin), restoreSize(v.Remote.Volumes[0].Copy))
 	if err != nil {
 		return v.fail(reasonRestoreFailed, fmt.Sprintf("annotation %s: %s", clones.SizeAnnotation, err))
 	}
 	step := Step{}
 	step.Create = append(step.Create, claim)
 	return step
+}
+
+// restoreSize returns what a VolumeSnapshot says that a claim made of it needs, nil when it says nothing.
+func restoreSize(s *snapshotsv1.VolumeSnapshot) *resource.Quantity {
+	if s.Status == nil {
+		return nil
+	}
+	return s.Status.RestoreSize
 }
 
 // cleanUpImage removes the VolumeSnapshots once the claim is bound, and the clone when its claim is gone.

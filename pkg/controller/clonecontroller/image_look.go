@@ -34,7 +34,7 @@ func (r *Reconciler) lookImage(ctx context.Context, view *View) error {
 	}
 	claim, source := &corev1.PersistentVolumeClaim{}, &corev1.PersistentVolumeClaim{}
 	if target.Name != "" && get(target.Namespace, target.Name, claim) {
-		if clones.Made(c, claim) {
+		if clones.FilledBy(c, claim) {
 			image.Claim = claim
 		} else {
 			image.Other = true

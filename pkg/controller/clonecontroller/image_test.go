@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	clonev1beta1 "kubevirt.io/api/clone/v1beta1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -43,7 +44,7 @@ func (w *world) takeClaims() {
 		bound.Status = &snapshotsv1.VolumeSnapshotContentStatus{SnapshotHandle: new("handle")}
 		w.must(w.client.Create(w.Context(), bound))
 		o.Status = &snapshotsv1.VolumeSnapshotStatus{
-			ReadyToUse: new(true), BoundVolumeSnapshotContentName: &bound.Name,
+			ReadyToUse: new(true), BoundVolumeSnapshotContentName: &bound.Name, RestoreSize: w.restoreSize,
 		}
 		w.must(w.client.Status().Update(w.Context(), &o))
 	}
@@ -187,6 +188,62 @@ func TestImageLate(t *testing.T) {
 	}
 }
 
+// A VolumeSnapshot names its claim by name alone: when that is another claim by the time it is ready, nothing is
+// copied.
+func TestImageMadeAnew(t *testing.T) {
+	for name, change := range map[string]func(*corev1.PersistentVolumeClaim){
+		"another":  func(i *corev1.PersistentVolumeClaim) { i.UID = "another" },
+		"none":     nil,
+		"no image": func(i *corev1.PersistentVolumeClaim) { i.Labels = nil },
+	} {
+		whole := imaged(t, nil)
+		whole.finish()
+		for n := 1; n < len(whole.writes); n++ {
+			w := imaged(t, nil)
+			w.run(n)
+			if w.copyOf() != nil {
+				break // it is filled by what was ready
+			}
+			image := &corev1.PersistentVolumeClaim{}
+			key := types.NamespacedName{Namespace: "src", Name: "debian-13"}
+			w.must(w.client.Get(w.Context(), key, image))
+			w.must(w.client.Delete(w.Context(), image))
+			if change != nil {
+				image.ResourceVersion = ""
+				change(image)
+				w.must(w.client.Create(w.Context(), image))
+			}
+			if c := w.finish(); c.Status.Phase != clonev1beta1.Failed || w.copyOf() != nil {
+				t.Errorf("%s, after %d writes: %s, %+v", name, n, c.Status.Phase, w.copyOf())
+			}
+			w.checkImageRest(n)
+		}
+	}
+}
+
+// The copy is as large as its VolumeSnapshot asks for.
+func TestImageRestoreSize(t *testing.T) {
+	w := imaged(t, nil)
+	w.restoreSize = new(resource.MustParse("7Gi"))
+	w.finish()
+	if size := w.copyOf().Spec.Resources.Requests[corev1.ResourceStorage]; size.String() != "7Gi" {
+		t.Errorf("the copy asks for %s", size.String())
+	}
+}
+
+// A copy whose label somebody has taken is the clone's still, and its VolumeSnapshots stay until it is filled.
+func TestImageWithoutLabel(t *testing.T) {
+	w := imaged(t, nil)
+	w.late = true
+	w.finish()
+	copied := w.copyOf()
+	copied.Labels = nil
+	w.must(w.client.Update(t.Context(), copied))
+	if c := w.finish(); c == nil || c.Status.SnapshotName == nil || len(w.volumeSnapshots()) != 2 {
+		t.Errorf("%+v, %d VolumeSnapshots", c, len(w.volumeSnapshots()))
+	}
+}
+
 // An image that nothing snapshots yet waits, and says for what.
 func TestImageUnclassed(t *testing.T) {
 	w := imaged(t, func(i *corev1.PersistentVolumeClaim, _ *clonev1beta1.VirtualMachineClone) {
@@ -233,6 +290,9 @@ func TestImageFails(t *testing.T) {
 		"data": {func(i *corev1.PersistentVolumeClaim, _ *clonev1beta1.VirtualMachineClone) {
 			i.Labels = nil
 		}, nil, "claim src/debian-13 has no image"},
+		"being deleted": {func(i *corev1.PersistentVolumeClaim, _ *clonev1beta1.VirtualMachineClone) {
+			i.DeletionTimestamp, i.Finalizers = new(metav1.Now()), []string{"kubernetes.io/pvc-protection"}
+		}, nil, "claim src/debian-13 is being deleted"},
 		"being uploaded": {func(i *corev1.PersistentVolumeClaim, _ *clonev1beta1.VirtualMachineClone) {
 			i.Annotations = map[string]string{
 				uploads.AnnotationRequest: uploads.Encode(uploads.Request{ID: "0123456789abcdef", Size: 1}),

@@ -13,6 +13,7 @@ import (
 	snapshotsv1 "github.com/kubernetes-csi/external-snapshotter/client/v8/apis/volumesnapshot/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -48,6 +49,8 @@ type world struct {
 	uids   int
 	// late says that the copies of images are bound when a VM starts, which none does.
 	late bool
+	// restoreSize is what the CSI driver says that a copy needs.
+	restoreSize *resource.Quantity
 }
 
 // csi has the world's VolumeSnapshots, and noCDI no DataVolumes.

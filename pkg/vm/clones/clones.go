@@ -31,12 +31,12 @@ const (
 	UIDAnnotation = "virtkit.io/source-uid"
 	// Finalizer protects such a clone until nothing of it is left outside its namespace.
 	Finalizer = "virtkit.io/clone-protection"
-	// UIDLabel is on what a clone has made outside its namespace: the clone's UID.
+	// UIDLabel is on what a clone has made outside its namespace, and on its copy of an image: the clone's UID.
 	UIDLabel = "virtkit.io/clone-uid"
 	// CloneAnnotation is on the same objects: the clone's namespace and name.
 	CloneAnnotation = "virtkit.io/clone"
 	// CopiedAnnotation is on a VirtualMachineSnapshot that a clone has copied from another namespace, and which
-	// nobody is to take: the namespace and name of the original.
+	// nobody is to take, and on its copy of an image: the namespace and name of the original.
 	CopiedAnnotation = "virtkit.io/carried-from"
 )
 
@@ -77,7 +77,8 @@ func VolumeNumber(c *clonev1beta1.VirtualMachineClone, content metav1.Object) (i
 // ContentName returns the name of a clone's copy of a VirtualMachineSnapshotContent.
 func ContentName(c *clonev1beta1.VirtualMachineClone) string { return "clone-content-" + string(c.UID) }
 
-// Made reports whether a clone has made an object outside its namespace.
+// Made reports whether an object has the label of what a clone has made. In the clone's own namespace others can write
+// it.
 func Made(c, object metav1.Object) bool {
 	return c.GetUID() != "" && object.GetLabels()[UIDLabel] == string(c.GetUID())
 }

@@ -32,6 +32,9 @@ func OriginName(c metav1.Object) string { return "clone-image-" + string(c.GetUI
 // the business of their namespace alone.
 func ImageTrouble(claim *corev1.PersistentVolumeClaim) string {
 	name := claim.Namespace + "/" + claim.Name
+	if claim.DeletionTimestamp != nil {
+		return fmt.Sprintf("claim %s is being deleted", name)
+	}
 	if claim.Labels[uploads.LabelImage] == "" || claim.Labels[uploads.LabelImageVersion] == "" {
 		return fmt.Sprintf("claim %s has no image: only claims with the labels %s and %s, as `virtctl image pull` and "+
 			"`virtctl image import` make them, can be copied to another namespace", name, uploads.LabelImage,
@@ -43,10 +46,24 @@ func ImageTrouble(claim *corev1.PersistentVolumeClaim) string {
 	return ""
 }
 
-// ImageClaim returns the claim to which a clone copies an image, whose disk is that of a VolumeSnapshot. It has the
-// image's labels of defaults, and is no image itself.
+// FilledBy reports whether a claim is to be filled by the VolumeSnapshot of a clone of an image, which is named by the
+// clone's UID: no field of a claim says it that could change.
+func FilledBy(c *clonev1beta1.VirtualMachineClone, claim *corev1.PersistentVolumeClaim) bool {
+	from := claim.Spec.DataSource
+	return c.UID != "" && from != nil && from.Kind == kindVolumeSnapshot && from.APIGroup != nil &&
+		*from.APIGroup == snapshotGroup && from.Name == VolumeName(c, 0)
+}
+
+const (
+	snapshotGroup      = "snapshot.storage.k8s.io"
+	kindVolumeSnapshot = "VolumeSnapshot"
+)
+
+// ImageClaim returns the claim to which a clone copies an image, whose disk is that of the clone's VolumeSnapshot. It
+// has the image's labels of defaults, and is no image itself. least is what the VolumeSnapshots say that a copy needs
+// (status.restoreSize), of which those that are not known are nil.
 func ImageClaim(
-	c *clonev1beta1.VirtualMachineClone, image *corev1.PersistentVolumeClaim, snapshot, group string,
+	c *clonev1beta1.VirtualMachineClone, image *corev1.PersistentVolumeClaim, least ...*resource.Quantity,
 ) (*corev1.PersistentVolumeClaim, error) {
 	size := image.Status.Capacity[corev1.ResourceStorage]
 	if size.IsZero() {
@@ -61,6 +78,11 @@ func ImageClaim(
 			return nil, fmt.Errorf("the image has %s, and its copy cannot have less", size.String())
 		}
 		size = asked
+	}
+	for _, q := range least {
+		if q != nil && q.Cmp(size) > 0 {
+			size = *q
+		}
 	}
 	labels := maps.Clone(image.Labels)
 	maps.DeleteFunc(labels, func(label, _ string) bool { return !uploads.IsDefault(label) })
@@ -79,7 +101,9 @@ func ImageClaim(
 			Resources: corev1.VolumeResourceRequirements{
 				Requests: corev1.ResourceList{corev1.ResourceStorage: size},
 			},
-			DataSource: &corev1.TypedLocalObjectReference{APIGroup: &group, Kind: "VolumeSnapshot", Name: snapshot},
+			DataSource: &corev1.TypedLocalObjectReference{
+				APIGroup: new(snapshotGroup), Kind: kindVolumeSnapshot, Name: VolumeName(c, 0),
+			},
 		},
 	}, nil
 }

@@ -12,7 +12,7 @@ func Row(o *clonev1beta1.VirtualMachineClone) *store.Snapshot {
 	row := &store.Snapshot{
 		Namespace: o.Namespace, Name: o.Name, Resource: store.Clones, Kind: "VirtualMachineClone", UID: o.UID,
 		Created: o.CreationTimestamp.Time, Labels: o.Labels, Deleting: o.DeletionTimestamp != nil,
-		Maker: store.MakerOf(o), Health: store.Busy,
+		Maker: store.MakerOf(o), Health: store.Busy, OfImage: clones.OfImage(o),
 	}
 	row.Phase, row.Stage = string(o.Status.Phase), Trouble(o)
 	switch o.Status.Phase {
@@ -25,7 +25,7 @@ func Row(o *clonev1beta1.VirtualMachineClone) *store.Snapshot {
 	}
 	if s := o.Spec.Source; s != nil && clones.Crosses(o) {
 		row.Of = clones.SourceNamespace(o) + "/" + s.Name
-	} else if s != nil && s.Kind == "VirtualMachineSnapshot" {
+	} else if s != nil && s.Kind == clones.KindSnapshot {
 		row.Of = s.Name
 	} else if s != nil {
 		row.Machine = s.Name

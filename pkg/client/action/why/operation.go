@@ -209,11 +209,13 @@ func (e *explanation) clone(f OperationFacts) (State, string) {
 	e.operation("clone/"+e.Name, state, stage, "it is not done yet: "+stage, fixes...)
 	// A clone that has begun neither of its parts may have no source.
 	if began := c.Status.SnapshotName != nil || c.Status.RestoreName != nil; c.Spec.Source != nil && (began || done) {
-		kind := "vm/"
-		if c.Spec.Source.Kind == clones.KindSnapshot {
-			kind = "snapshot/"
+		from := Link{Layer: LayerVM, Object: "vm/" + c.Spec.Source.Name, State: OK, Message: "the source"}
+		switch c.Spec.Source.Kind {
+		case clones.KindSnapshot:
+			from.Object = "snapshot/" + c.Spec.Source.Name
+		case clones.KindClaim:
+			from.Layer, from.Object = LayerVolumes, "pvc/"+c.Spec.Source.Name
 		}
-		from := Link{Layer: LayerVM, Object: kind + c.Spec.Source.Name, State: OK, Message: "the source"}
 		if f.NoSource {
 			from.gone(done)
 		}
@@ -232,7 +234,11 @@ func (e *explanation) partsOf(c *clonev1beta1.VirtualMachineClone) (out []string
 		if clones.Crosses(c) {
 			where = " -n " + clones.SourceNamespace(c)
 		}
-		out = append(out, "virtctl why snapshot/"+*name+where)
+		ask := "virtctl why snapshot/"
+		if clones.OfImage(c) {
+			ask = "kubectl describe volumesnapshot/"
+		}
+		out = append(out, ask+*name+where)
 	}
 	return out
 }

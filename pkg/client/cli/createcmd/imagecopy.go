@@ -97,8 +97,12 @@ func (o *VMOptions) makeCopy(
 	created, err := c.CreateObject(ctx, group, namespace, resource, manifest, o.DryRun == cli.DryRunServer)
 	switch {
 	case apierrors.IsAlreadyExists(err):
-		return nil, fmt.Errorf("%s %s/%s is there already; choose another --name, or delete it, if no VM "+
-			"needs what is on it", kind, namespace, i.name())
+		what := "it"
+		if i.clone != nil {
+			what = "claim " + i.name() + ", with which the clone goes unless it has failed"
+		}
+		return nil, fmt.Errorf("%s %s/%s is there already; choose another --name, or delete %s, if no VM "+
+			"needs what is on it", kind, namespace, i.name(), what)
 	case err != nil:
 		return nil, fmt.Errorf("create %s %s/%s: %w", kind, namespace, i.name(), err)
 	}

@@ -172,8 +172,11 @@ func (p *Snapshot) head(c canvas) []string {
 
 // source returns what a clone is of.
 func (p *Snapshot) source() string {
-	if p.row.Machine != "" {
+	switch {
+	case p.row.Machine != "":
 		return "VM " + p.row.Machine
+	case p.row.OfImage:
+		return "image on claim " + p.row.Of
 	}
 	return "snapshot " + p.row.Of
 }

@@ -224,6 +224,10 @@ func (s saved) consequence(row *store.Snapshot) string {
 	case row.Kept:
 		return "the VM and its volumes stay, but the restore cannot be undone any more, and the volumes that it " +
 			"replaced stay for nobody, unless the VM has them again"
+	case row.OfImage && row.Ended:
+		return "only this record goes, the claim stays"
+	case row.OfImage:
+		return "it is under way, and no claim comes of it unless that is there already"
 	case row.Resource == store.Restores && row.Ended, row.Resource == store.Clones && row.Ended:
 		return "only this record goes, the VM and its volumes stay"
 	case row.Resource == store.Restores:

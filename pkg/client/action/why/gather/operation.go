@@ -71,10 +71,14 @@ func Operation(ctx context.Context, c *client.Client, kind, namespace, name stri
 	}
 	source, resource := f.Clone.Spec.Source, "virtualmachines"
 	from := clones.SourceNamespace(f.Clone)
-	if source.Kind == clones.KindSnapshot {
+	switch source.Kind {
+	case clones.KindSnapshot:
 		resource = "virtualmachinesnapshots"
 		_, err = snapshot.Get(ctx, c, from, source.Name)
-	} else {
+	case clones.KindClaim:
+		resource = client.Claims
+		_, err = c.ReadMetadata(ctx, "/api/v1/namespaces/"+from+"/"+client.Claims+"/"+source.Name)
+	default:
 		_, err = c.VM(ctx, from, source.Name)
 	}
 	f.NoSource = apierrors.IsNotFound(err)
