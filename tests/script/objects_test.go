@@ -13,7 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	v1 "kubevirt.io/api/core/v1"
 
-	"github.com/virtkit/virtkit/pkg/vm/network/multipolicy"
 )
 
 // serveObjects answers expand and objectgraph, lists instance types, and takes any object that is created.
@@ -110,16 +109,6 @@ func (c *cluster) serveConnections(mux *http.ServeMux) {
 			Name: r.PathValue("ns"), Labels: map[string]string{"team": "of-" + r.PathValue("ns")},
 		}})
 	})
-	mux.HandleFunc("GET /apis/k8s.cni.cncf.io/v1beta1/namespaces/{ns}/multi-networkpolicies",
-		func(w http.ResponseWriter, r *http.Request) {
-			answer(w, http.StatusOK, multipolicy.MultiNetworkPolicyList{Items: []multipolicy.MultiNetworkPolicy{{
-				ObjectMeta: metav1.ObjectMeta{
-					Namespace: r.PathValue("ns"), Name: "quiet",
-					Annotations: map[string]string{multipolicy.AnnotationFor: "default/red"},
-				},
-				Spec: []byte(`{"podSelector":{}}`),
-			}}})
-		})
 	mux.HandleFunc("GET /apis/networking.k8s.io/v1/namespaces/{ns}/networkpolicies",
 		func(w http.ResponseWriter, r *http.Request) {
 			if strings.HasSuffix(r.Header.Get("Authorization"), tokenViewer) {

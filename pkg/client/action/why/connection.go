@@ -8,9 +8,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	v1 "kubevirt.io/api/core/v1"
 
 	"github.com/virtkit/virtkit/pkg/client/action/why/netpolicy"
-	"github.com/virtkit/virtkit/pkg/vm/network/multipolicy"
 )
 
 // Layers of a connection besides those of the chain: the pod or client that connects, and what is between it and the
@@ -72,9 +72,9 @@ type ConnectionFacts struct {
 	// Policies are the NetworkPolicies of the VM's and the source's namespaces; a namespace whose policies could not be
 	// read is missing.
 	Policies map[string][]networkingv1.NetworkPolicy
-	// NetworkPolicies are the MultiNetworkPolicies of the same namespaces, as far as the source is on a network of
-	// Multus that the guest is on.
-	NetworkPolicies map[string][]multipolicy.MultiNetworkPolicy
+	// SourceVMI is the instance whose guest is in the pod that connects, by a network of Multus that the other guest is
+	// on; nil when it is another pod, or could not be read.
+	SourceVMI *v1.VirtualMachineInstance
 	// Namespaces has the labels of these namespaces; one that could not be read is missing.
 	Namespaces map[string]map[string]string
 }
@@ -137,7 +137,10 @@ type connecting struct {
 	asked  netpolicy.Ports
 	paths  []path
 	causes []Cause
-	notes  []string
+	// limited are the causes, by index, that are of some ways or ports alone: how bad they are at most, when no other
+	// way is left.
+	limited map[int]State
+	notes   []string
 }
 
 // ExplainConnection reports what drops connections from a source to the guest, besides what blocks the VM. The report
@@ -159,10 +162,15 @@ func ExplainConnection(f ConnectionFacts) *Report {
 		c.listed(pod, nic)
 		c.policies(pod)
 	}
-	if pod := c.launcher(); running && pod != nil {
-		c.networks(pod)
+	if running && c.launcher() != nil {
+		c.networks()
 	}
 	c.unlooked()
+	for i, most := range c.limited {
+		if c.causes[i].State = c.state(); severity(c.causes[i].State) > severity(most) {
+			c.causes[i].State = most
+		}
+	}
 	slices.SortStableFunc(c.causes, func(a, b Cause) int { return cmp.Compare(severity(b.State), severity(a.State)) })
 	r.Connection = c.report()
 	return r
@@ -177,6 +185,16 @@ func (c *connecting) add(layer Layer, object string, state State, reason, messag
 	c.causes = append(c.causes,
 		Cause{Layer: layer, Object: object, Reason: reason, Message: message, State: state, Fixes: fixes})
 	return &c.causes[len(c.causes)-1]
+}
+
+// limits adds a cause that is of some ways or ports alone: what another way lets through is not dropped by it. most is
+// how bad it is where there is none.
+func (c *connecting) limits(most State, layer Layer, object, reason, message string, fixes ...string) {
+	if c.limited == nil {
+		c.limited = map[int]State{}
+	}
+	c.limited[len(c.causes)] = most
+	c.add(layer, object, most, reason, message, fixes...)
 }
 
 // state returns that of a cause which leaves some ports out: it drops the connection when nothing else gets through.
@@ -221,7 +239,7 @@ func (c *connecting) report() *Connection {
 		way := Path{
 			Network: p.network, Family: "IP", From: out.From, To: c.Namespace + "/" + c.Name, Ports: p.open.String(),
 		}
-		if p.from.IsValid() {
+		if p.from.IsValid() && p.to.IsValid() {
 			way.Family, way.From, way.To = family(p.from), p.from.String(), p.to.String()
 		}
 		out.Paths = append(out.Paths, way)

@@ -99,20 +99,35 @@ func (c *connecting) podInterface() *v1.Interface {
 		if others := c.secondary(); len(others) > 0 {
 			message += "; it is on Multus' networks " + strings.Join(others, ", ")
 		}
-		c.add(LayerNetwork, c.vmiObject(), Broken, "NoPodNetwork", message,
+		most := Broken
+		if c.f.Source.Pod == nil && len(c.secondary()) > 0 { // it may be on one of them
+			most = Unknown
+			message += ", and nobody knows whether " + c.f.Source.String() + " is on one of these"
+		}
+		c.limits(most, LayerNetwork, c.vmiObject(), "NoPodNetwork", message,
 			"an interface with masquerade on a network with pod: {} in spec.template.spec of the VM")
 		return nil
 	}
-	state := string(nic.State)
-	if status := c.interfaceStatus(nic.Name); status != nil && status.LinkState != "" {
-		state = status.LinkState
-	}
-	if state == string(v1.InterfaceStateLinkDown) {
-		c.add(LayerNetwork, c.vmiObject(), Broken, "LinkDown",
-			fmt.Sprintf("the cable of the guest's interface %q is pulled: its state is down", nic.Name),
-			c.linkUp(nic.Name))
+	if c.isDown(nic.Name) {
+		c.pulled(nic.Name)
 	}
 	return nic
+}
+
+// isDown reports whether the cable of one of the guest's interfaces is pulled.
+func (c *connecting) isDown(name string) bool {
+	if status := c.interfaceStatus(name); status != nil && status.LinkState != "" {
+		return status.LinkState == string(v1.InterfaceStateLinkDown)
+	}
+	spec := c.Spec()
+	return spec != nil && slices.ContainsFunc(spec.Domain.Devices.Interfaces, func(n v1.Interface) bool {
+		return n.Name == name && n.State == v1.InterfaceStateLinkDown
+	})
+}
+
+func (c *connecting) pulled(name string) {
+	c.limits(Broken, LayerNetwork, c.vmiObject(), "LinkDown",
+		fmt.Sprintf("the cable of the guest's interface %q is pulled: its state is down", name), c.linkUp(name))
 }
 
 // linkUp returns the command that plugs an interface's cable in.
@@ -186,11 +201,15 @@ func (c *connecting) find(pod *corev1.Pod, nic *v1.Interface) {
 		known := slices.ContainsFunc(c.paths, func(p path) bool { return p.to.Is4() == to.Is4() })
 		from := slices.IndexFunc(sources, func(a netip.Addr) bool { return a.Is4() == to.Is4() })
 		if from >= 0 && !known {
-			c.paths = append(c.paths, path{from: sources[from], to: to, open: c.asked, possible: c.asked})
+			p := path{from: sources[from], to: to, open: c.asked, possible: c.asked}
+			if c.isDown(nic.Name) {
+				p.open, p.possible = nil, nil
+			}
+			c.paths = append(c.paths, p)
 		}
 	}
 	if len(c.paths) == 0 && len(targets) > 0 && len(sources) > 0 {
-		c.add(LayerNetwork, c.vmiObject(), Broken, "NoCommonFamily",
+		c.limits(Broken, LayerNetwork, c.vmiObject(), "NoCommonFamily",
 			fmt.Sprintf("%s has %s alone, and the guest %s alone", c.f.Source, family(sources[0]), family(targets[0])),
 			"connect from a pod that has an "+family(targets[0])+" address")
 	}
@@ -212,11 +231,11 @@ func (c *connecting) taken(nic *v1.Interface, addresses []netip.Addr) []netip.Ad
 	common := slices.DeleteFunc(slices.Clone(addresses), func(a netip.Addr) bool { return !slices.Contains(has, a) })
 	switch {
 	case len(has) == 0:
-		c.add(LayerNetwork, c.vmiObject(), Broken, "NoGuestAddress",
+		c.limits(Broken, LayerNetwork, c.vmiObject(), "NoGuestAddress",
 			fmt.Sprintf("the guest's interface %q has no address", nic.Name),
 			"virtctl describe "+c.Name+c.flag(), "DHCP in the guest, or the address of its pod")
 	case len(common) == 0:
-		c.add(LayerNetwork, c.vmiObject(), Broken, "OtherAddress",
+		c.limits(Broken, LayerNetwork, c.vmiObject(), "OtherAddress",
 			fmt.Sprintf("the guest's interface %q has the address %s, and others look for it at its pod's, %s",
 				nic.Name, list(has), list(addresses)), "DHCP in the guest, which gives it the pod's address")
 	}
@@ -243,26 +262,25 @@ func (c *connecting) listed(pod *corev1.Pod, nic *v1.Interface) {
 		}
 	}
 	for i := range c.paths {
-		c.paths[i].open, c.paths[i].possible = c.asked.Intersect(in), c.asked.Intersect(in)
+		c.paths[i].open, c.paths[i].possible = c.paths[i].open.Intersect(in), c.paths[i].possible.Intersect(in)
 	}
 	if in.Contains(c.asked) || len(c.paths) == 0 {
 		return
 	}
-	state := c.state()
 	field := "ports of the interface " + nic.Name + " in spec.template.spec.domain.devices.interfaces of the VM"
 	fix := "leave out " + field
 	if c.f.Port != 0 {
 		fix = fmt.Sprintf("add {port: %d, protocol: %s} to %s, or leave them all out; the next start takes it",
 			c.f.Port, c.f.Protocol, field)
 		if container := portOf(pod, c.f.Port, c.f.Protocol); container != "" {
-			c.add(LayerNetwork, c.podObject(), state, "PortOfPod",
+			c.limits(Broken, LayerNetwork, c.podObject(), "PortOfPod",
 				fmt.Sprintf("container %s of the guest's pod has %s, and answers in place of the guest", container,
 					c.ports()), fix)
 			return
 		}
 	}
 	message := fmt.Sprintf("the guest's interface %q lists ports, of %s these alone: %s", nic.Name, c.f.Protocol, in)
-	c.add(LayerNetwork, c.vmiObject(), state, "PortNotListed", message, fix)
+	c.limits(Broken, LayerNetwork, c.vmiObject(), "PortNotListed", message, fix)
 }
 
 // portOf returns the container beside the guest's that has a port, or "".

@@ -61,12 +61,6 @@ func (c *connecting) policies(pod *corev1.Pod) {
 		p.open = p.open.Intersect(p.ingress.Allowed).Intersect(p.egress.Allowed)
 		p.possible = p.possible.Intersect(p.ingress.Possible).Intersect(p.egress.Possible)
 	}
-	// What is in the way of one port or family may leave another: the states are known only now.
-	for i := range c.causes {
-		if reason := c.causes[i].Reason; reason == "PortNotListed" || reason == "PortOfPod" {
-			c.causes[i].State = c.state()
-		}
-	}
 	for i := range ways {
 		c.way(&ways[i], pod)
 	}
@@ -84,7 +78,7 @@ func (c *connecting) asFarAsRead(namespace string, r netpolicy.Result) netpolicy
 func (c *connecting) way(w *way, pod *corev1.Pod) {
 	if _, read := c.f.Policies[w.namespace]; !read {
 		if slices.ContainsFunc(c.paths, func(p path) bool { return w.of(&p).Exempt == "" }) && c.fresh(w.namespace) {
-			c.add(LayerNetwork, "networkpolicies", Unknown, "PoliciesUnreadable",
+			c.limits(Unknown, LayerNetwork, "networkpolicies", "PoliciesUnreadable",
 				"you may not read the NetworkPolicies of namespace "+w.namespace+", any of which may drop them",
 				c.right("networkpolicies", w.namespace))
 		}
@@ -114,11 +108,7 @@ func (c *connecting) way(w *way, pod *corev1.Pod) {
 		}
 		possible := g.result.Possible.Intersect(c.asked)
 		if !g.result.Allowed.Contains(possible) {
-			state := c.state()
-			if state == Broken { // by something else
-				state = Unknown
-			}
-			c.add(LayerNetwork, "namespace/"+w.peer, state, "NamespaceUnreadable",
+			c.limits(Unknown, LayerNetwork, "namespace/"+w.peer, "NamespaceUnreadable",
 				"the labels of namespace "+w.peer+", which you may not read, decide whether "+named(g.result.Selecting)+
 					" in namespace "+w.namespace+" allow "+c.ports()+" "+w.relation+suffix,
 				"ask an administrator for the right to read namespace "+w.peer)
@@ -164,11 +154,10 @@ func (c *connecting) denied(w *way, pod *corev1.Pod, r netpolicy.Result, paths [
 	fixes := []string{
 		"kubectl describe networkpolicy " + strings.Join(r.Selecting, " ") + " -n " + w.namespace,
 	}
-	state := c.state()
-	if state == Broken {
+	if c.state() == Broken {
 		fixes = slices.Insert(fixes, 0, c.allow(w, pod, r.Selecting[0], paths))
 	}
-	c.add(LayerNetwork, "networkpolicy/"+r.Selecting[0], state, w.reason, message, fixes...)
+	c.limits(Broken, LayerNetwork, "networkpolicy/"+r.Selecting[0], w.reason, message, fixes...)
 }
 
 func named(policies []string) string {

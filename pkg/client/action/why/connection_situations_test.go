@@ -9,6 +9,7 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 
+	"github.com/virtkit/virtkit/pkg/vm/network"
 	"github.com/virtkit/virtkit/pkg/vm/network/multipolicy"
 )
 
@@ -96,8 +97,44 @@ func onRed(address string) situationOf {
 			"k8s.v1.cni.cncf.io/networks":       "default/red",
 			"k8s.v1.cni.cncf.io/network-status": `[{"name":"default/red","ips":[` + ips + `]}]`,
 		}
-		f.NetworkPolicies = map[string][]multipolicy.MultiNetworkPolicy{"default": {}, "shop": {}}
+		hold(f.VMI, multipolicy.Rules{"red": {Network: onRedNetwork}})
 	}
+}
+
+const onRedNetwork = "default/red"
+
+// hold has a VMI say what holds for its guest.
+func hold(vmi *v1.VirtualMachineInstance, rules multipolicy.Rules) {
+	metav1.SetMetaDataAnnotation(&vmi.ObjectMeta, network.AnnotationPolicies, multipolicy.Encode(rules))
+}
+
+// asGuest makes the pod that connects one of a guest, which is on network red, too.
+func asGuest(f *ConnectionFacts) {
+	f.Source.Pod.Labels[v1.AppLabel] = "virt-launcher"
+	metav1.SetMetaDataAnnotation(&f.Source.Pod.ObjectMeta, v1.DomainAnnotation, "till")
+	f.SourceVMI = &v1.VirtualMachineInstance{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "till"}}
+	f.SourceVMI.Spec.Networks = []v1.Network{{
+		Name: "far", NetworkSource: v1.NetworkSource{Multus: &v1.MultusNetwork{NetworkName: onRedNetwork}},
+	}}
+	f.SourceVMI.Spec.Domain.Devices.Interfaces = []v1.Interface{{Name: "far"}}
+	f.SourceVMI.Status.Interfaces = []v1.VirtualMachineInstanceNetworkInterface{{Name: "far", MAC: "02:00:00:00:00:0B"}}
+	hold(f.SourceVMI, multipolicy.Rules{"far": {Network: onRedNetwork}})
+}
+
+// elsewhere has a VMI say by now that its guest, which is on network red alone, is to move to another.
+func elsewhere(f *ConnectionFacts) {
+	f.Pods[0].Annotations = map[string]string{
+		"k8s.v1.cni.cncf.io/networks": `[{"name":"red","namespace":"default","interface":"` +
+			network.LinkOf(f.VMI.Spec.Networks[0]) + `"}]`,
+	}
+	f.VMI.Spec.Networks[0].Multus.NetworkName = "green"
+}
+
+func unplugged(f *ConnectionFacts) { f.VMI.Status.Interfaces[1].LinkState = "down" }
+
+// unnumbered takes the guest's address on network red.
+func unnumbered(f *ConnectionFacts) {
+	f.VMI.Status.Interfaces[1].IP, f.VMI.Status.Interfaces[1].IPs = "", nil
 }
 
 // noPodNetwork takes the guest from the pod network.
@@ -106,19 +143,44 @@ func noPodNetwork(f *ConnectionFacts) {
 		f.VMI.Spec.Domain.Devices.Interfaces[1:]
 }
 
-// multi adds a MultiNetworkPolicy for a network with a spec.
-func multi(namespace, name, network, spec string) situationOf {
+// multi adds a MultiNetworkPolicy for a network with a spec, as virt-controller has it hold for the guest that it
+// selects: the one of shop is that in the pod which connects. The other guest is known by its MAC.
+func multi(namespace, name, on, spec string) situationOf {
 	return func(f *ConnectionFacts) {
 		text, err := yaml.YAMLToJSON([]byte(spec))
 		if err != nil {
 			panic(err)
 		}
-		f.NetworkPolicies[namespace] = append(f.NetworkPolicies[namespace], multipolicy.MultiNetworkPolicy{
-			ObjectMeta: metav1.ObjectMeta{
-				Namespace: namespace, Name: name, Annotations: map[string]string{multipolicy.AnnotationFor: network},
-			},
-			Spec: text,
+		vmi, nic := f.VMI, "red"
+		if namespace == "shop" {
+			vmi, nic = f.SourceVMI, "far"
+		}
+		if vmi == nil {
+			return // no rule of virtkit's holds for other pods
+		}
+		rules, err := multipolicy.Decode(vmi.Annotations[network.AnnotationPolicies])
+		if err != nil {
+			panic(err)
+		}
+		here := rules[nic]
+		added, _ := multipolicy.Compile(&multipolicy.Input{
+			Namespace: namespace, Labels: map[string]string{"app": "web"},
+			Interfaces: map[string][]string{nic: {onRedNetwork}},
+			Policies: []multipolicy.MultiNetworkPolicy{{
+				ObjectMeta: metav1.ObjectMeta{
+					Namespace: namespace, Name: name, Annotations: map[string]string{multipolicy.AnnotationFor: on},
+				},
+				Spec: text,
+			}},
+			Peers: []multipolicy.Peer{{
+				Namespace: "shop", Name: "client", Labels: map[string]string{"app": "till"},
+				Ends: map[string]multipolicy.End{onRedNetwork: {MACs: []string{"02:00:00:00:00:0b"}}},
+			}},
+			Namespaces: f.Namespaces,
 		})
+		here.Policies = append(here.Policies, added[nic].Policies...)
+		rules[nic] = here
+		hold(vmi, rules)
 	}
 }
 

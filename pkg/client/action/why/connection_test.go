@@ -174,6 +174,10 @@ func TestConnections(t *testing.T) {
 				}}
 			}, Broken, "NoPodNetwork", "", "it is on Multus' networks red", "masquerade",
 		},
+		"no pod network, from outside": {
+			both(onRed(""), noPodNetwork, from("192.0.2.7")), Unknown, "NoPodNetwork", "",
+			"nobody knows whether 192.0.2.7 is on one of these", "",
+		},
 		"no interface": {
 			func(f *ConnectionFacts) {
 				f.VMI.Spec.Networks, f.VMI.Spec.Domain.Devices.Interfaces = nil, nil
@@ -223,9 +227,7 @@ func TestConnections(t *testing.T) {
 			"", "",
 		},
 		"second network, egress of a guest": {
-			both(onRed("192.0.2.2"), multi("shop", "out", "default/red", denyEgress), func(f *ConnectionFacts) {
-				f.Source.Pod.Labels[v1.AppLabel] = "virt-launcher"
-			}), OK, "NetworkEgressDenied", through + ",red IPv4 none",
+			both(onRed("192.0.2.2"), asGuest, multi("shop", "out", "default/red", denyEgress)), OK, "NetworkEgressDenied", through + ",red IPv4 none",
 			"which selects pod shop/client, allows TCP port 80 to the guest's pod", "-n shop",
 		},
 		"second network, wrong policy": {
@@ -233,19 +235,58 @@ func TestConnections(t *testing.T) {
 				"{podSelector: {matchExpressions: [{key: a, operator: x}]}, ingress: [{}]}")),
 			OK, "NetworkIngressDenied", through + ",red IPv4 none", "multinetworkpolicy/odd", "",
 		},
-		"second network, policies unread": {
-			both(onRed("192.0.2.2"), noPodNetwork, func(f *ConnectionFacts) { delete(f.NetworkPolicies, "default") }),
+		"second network, policies not written": {
+			both(onRed("192.0.2.2"), noPodNetwork, func(f *ConnectionFacts) { f.VMI.Annotations = nil }),
 			Unknown, "NoPodNetwork PoliciesUnreadable", "red IPv4 none", "", "",
 		},
+		"second network, source unread": {
+			both(onRed("192.0.2.2"), noPodNetwork, asGuest, func(f *ConnectionFacts) { f.SourceVMI = nil }),
+			Unknown, "NoPodNetwork PoliciesUnreadable", "red IPv4 none", "", "",
+		},
+		"second network open, first denied": {
+			both(onRed("192.0.2.2"), policy("default", "deny", denyAll)), OK, "IngressDenied",
+			"IPv4 none,IPv6 none,red IPv4 80", "no rule of networkpolicy/deny", "kubectl patch networkpolicy deny",
+		},
+		"second network open, first's cable": {
+			both(onRed("192.0.2.2"), func(f *ConnectionFacts) { f.VMI.Status.Interfaces[0].LinkState = "down" }), OK,
+			"LinkDown", "IPv4 none,IPv6 none,red IPv4 80", "", "",
+		},
+		"second network alone, cable": {
+			both(onRed("192.0.2.2"), noPodNetwork, unplugged), Broken, "NoPodNetwork LinkDown", "red IPv4 none", "", "",
+		},
+		"second network, block, no address of the other end": {
+			both(onRed(""), noPodNetwork, multi("default", "in", "red",
+				"{podSelector: {}, ingress: [{from: [{ipBlock: {cidr: 192.0.2.0/30}}]}]}")),
+			Unknown, "NoPodNetwork PeerNotKnown", "red IP none", "", "",
+		},
+		"second network, block, no address of the guest": {
+			both(onRed("192.0.2.2"), noPodNetwork, unnumbered, multi("default", "in", "red",
+				"{podSelector: {}, ingress: [{from: [{ipBlock: {cidr: 192.0.2.0/30}}]}]}")),
+			OK, "NoPodNetwork", "red IP 80", "", "",
+		},
+		"second network, selector of a guest": {
+			both(onRed(""), noPodNetwork, asGuest, multi("default", "in", "red",
+				"{podSelector: {}, ingress: [{from: [{namespaceSelector: {}, podSelector: {matchLabels: {app: till}}}]}]}")),
+			OK, "NoPodNetwork", "red IP 80", "", "",
+		},
+		"second network, selector of a pod that says nothing": {
+			both(onRed(""), noPodNetwork, multi("default", "in", "red",
+				"{podSelector: {}, ingress: [{from: [{namespaceSelector: {}, podSelector: {matchLabels: {app: till}}}]}]}")),
+			Broken, "NoPodNetwork NetworkIngressDenied", "red IP none", "", "",
+		},
+		"second network, about to be left": {
+			both(onRed("192.0.2.2"), noPodNetwork, elsewhere), OK, "NoPodNetwork", "red IPv4 80", "", "",
+		},
 		"cable": {
-			func(f *ConnectionFacts) { f.VMI.Status.Interfaces[0].LinkState = "down" }, Broken, "LinkDown", through,
-			`the cable of the guest's interface "default" is pulled`,
+			func(f *ConnectionFacts) { f.VMI.Status.Interfaces[0].LinkState = "down" }, Broken, "LinkDown",
+			"IPv4 none,IPv6 none", `the cable of the guest's interface "default" is pulled`,
 			`kubectl patch vm/demo -n default --type json -p '[{"op":"add","path":` +
 				`"/spec/template/spec/domain/devices/interfaces/0/state","value":"up"}]'`,
 		},
 		"cable, before its status": {
 			both(nic(func(n *v1.Interface) { n.State = v1.InterfaceStateLinkDown }),
-				func(f *ConnectionFacts) { f.VMI.Status.Interfaces = nil }), Broken, "LinkDown", through, "", "",
+				func(f *ConnectionFacts) { f.VMI.Status.Interfaces = nil }), Broken, "LinkDown", "IPv4 none,IPv6 none",
+			"", "",
 		},
 		"bridge":             {bridged("10.0.1.1", "fd00:1::1", "fe80::1"), OK, "", through, "", ""},
 		"bridge, one family": {bridged("10.0.1.1"), OK, "", "IPv4 80", "", ""},

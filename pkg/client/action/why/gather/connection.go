@@ -9,11 +9,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	v1 "kubevirt.io/api/core/v1"
 
 	"github.com/virtkit/virtkit/pkg/client/action"
 	"github.com/virtkit/virtkit/pkg/client/action/client"
 	"github.com/virtkit/virtkit/pkg/client/action/why"
-	"github.com/virtkit/virtkit/pkg/vm/network/multipolicy"
 )
 
 // Asked is a connection that is asked about.
@@ -42,7 +42,6 @@ func Connection(ctx context.Context, c *client.Client, facts why.Facts, asked As
 	out := why.ConnectionFacts{
 		Source: asked.Source, Protocol: asked.Protocol, Port: asked.Port,
 		Policies: map[string][]networkingv1.NetworkPolicy{}, Namespaces: map[string]map[string]string{},
-		NetworkPolicies: map[string][]multipolicy.MultiNetworkPolicy{},
 	}
 	g := &gathering{client: c, facts: facts}
 	g.facts.Unreadable = slices.Clone(facts.Unreadable)
@@ -67,20 +66,6 @@ func Connection(ctx context.Context, c *client.Client, facts why.Facts, asked As
 		if asked.Source.Pod == nil {
 			continue // no selector finds it
 		}
-		if len(facts.Shared(asked.Source.Pod)) > 0 {
-			reads[multipolicy.Resource+" of namespace "+namespace] = func(ctx context.Context) error {
-				var list multipolicy.MultiNetworkPolicyList
-				err := c.Read(ctx, "/apis/"+multipolicy.Version.String()+"/namespaces/"+url.PathEscape(namespace)+"/"+
-					multipolicy.Resource, nil, &list)
-				if err != nil && !apierrors.IsNotFound(err) { // the cluster may lack the kind
-					return err
-				}
-				g.mu.Lock()
-				defer g.mu.Unlock()
-				out.NetworkPolicies[namespace] = list.Items
-				return nil
-			}
-		}
 		reads["namespaces "+namespace] = func(ctx context.Context) error {
 			object, err := c.ReadMetadata(ctx, "/api/v1/namespaces/"+url.PathEscape(namespace))
 			if err != nil {
@@ -93,6 +78,24 @@ func Connection(ctx context.Context, c *client.Client, facts why.Facts, asked As
 			g.mu.Lock()
 			defer g.mu.Unlock()
 			out.Namespaces[namespace] = labels
+			return nil
+		}
+	}
+	if guest := asked.Source.SourceGuest(); guest != "" && len(facts.Shared(asked.Source.Pod)) > 0 {
+		pod := asked.Source.Pod
+		reads["virtualmachineinstances of namespace "+pod.Namespace] = func(ctx context.Context) error {
+			vmi, err := c.VMI(ctx, pod.Namespace, guest)
+			switch {
+			case apierrors.IsNotFound(err):
+				return nil
+			case err != nil:
+				return err
+			case string(vmi.UID) != pod.Labels[v1.CreatedByLabel]:
+				return nil // another of its name
+			}
+			g.mu.Lock()
+			defer g.mu.Unlock()
+			out.SourceVMI = vmi
 			return nil
 		}
 	}

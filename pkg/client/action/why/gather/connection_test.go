@@ -14,7 +14,6 @@ import (
 	"github.com/virtkit/virtkit/pkg/client/action"
 	"github.com/virtkit/virtkit/pkg/client/action/client/clienttest"
 	"github.com/virtkit/virtkit/pkg/client/action/why"
-	"github.com/virtkit/virtkit/pkg/vm/network/multipolicy"
 )
 
 // asked is a connection from pod shop/client, and the API server that knows what decides on it.
@@ -66,35 +65,35 @@ func TestConnection(t *testing.T) {
 	}
 }
 
-// The MultiNetworkPolicies of both namespaces are read where both ends are on a network of Multus, which the cluster
-// may have no policies for.
+// The instance of the guest that connects by a network of Multus is read, if it is that of the pod.
 func TestConnectionOnNetworks(t *testing.T) {
 	api, a := asked(t)
 	a.Source.Pod.Annotations = map[string]string{
 		"k8s.v1.cni.cncf.io/network-status": `[{"name":"ns/red","ips":["192.0.2.2"]}]`,
+		v1.DomainAnnotation:                 "till",
 	}
+	a.Source.Pod.Labels = map[string]string{v1.AppLabel: "virt-launcher", v1.CreatedByLabel: "till-uid"}
 	facts := aMachine()
-	facts.VMI = &v1.VirtualMachineInstance{}
+	facts.VMI = &v1.VirtualMachineInstance{ObjectMeta: metav1.ObjectMeta{Namespace: "ns"}}
 	facts.VMI.Spec.Networks = []v1.Network{
 		{Name: "red", NetworkSource: v1.NetworkSource{Multus: &v1.MultusNetwork{NetworkName: "red"}}},
 	}
 	facts.VMI.Spec.Domain.Devices.Interfaces = []v1.Interface{{Name: "red"}}
-	const of = "/apis/k8s.cni.cncf.io/v1beta1/namespaces/"
-	api.Put(of+"ns/multi-networkpolicies", multipolicy.MultiNetworkPolicyList{
-		Items: []multipolicy.MultiNetworkPolicy{{ObjectMeta: metav1.ObjectMeta{Name: "p"}, Spec: []byte("{}")}},
-	})
+	const path = "/apis/kubevirt.io/v1/namespaces/shop/virtualmachineinstances/till"
+	api.Put(path, &v1.VirtualMachineInstance{ObjectMeta: metav1.ObjectMeta{Name: "till", UID: "till-uid"}})
 	f, err := Connection(t.Context(), api.Client(), facts, a)
-	if err != nil {
-		t.Fatal(err)
+	if err != nil || f.SourceVMI == nil || f.SourceVMI.Name != "till" {
+		t.Errorf("%+v, %v", f.SourceVMI, err)
 	}
-	if none, read := f.NetworkPolicies["shop"]; len(f.NetworkPolicies["ns"]) != 1 || !read || len(none) > 0 {
-		t.Errorf("%+v", f.NetworkPolicies)
+	api.Put(path, &v1.VirtualMachineInstance{ObjectMeta: metav1.ObjectMeta{Name: "till", UID: "another"}})
+	if f, err = Connection(t.Context(), api.Client(), facts, a); err != nil || f.SourceVMI != nil {
+		t.Errorf("another of the name: %+v, %v", f.SourceVMI, err)
 	}
-	api.Put(of+"ns/multi-networkpolicies", clienttest.Forbidden("multi-networkpolicies"))
+	api.Put(path, clienttest.Forbidden("virtualmachineinstances"))
 	f, err = Connection(t.Context(), api.Client(), facts, a)
-	if _, read := f.NetworkPolicies["ns"]; err != nil || read ||
-		!slices.Contains(f.Unreadable, "multi-networkpolicies") {
-		t.Errorf("%+v, %q, %v", f.NetworkPolicies, f.Unreadable, err)
+	if err != nil || f.SourceVMI != nil || !slices.Contains(f.Unreadable, "virtualmachineinstances of namespace shop") &&
+		!slices.Contains(f.Unreadable, "virtualmachineinstances") {
+		t.Errorf("%+v, %q, %v", f.SourceVMI, f.Unreadable, err)
 	}
 }
 

@@ -43,7 +43,12 @@ type Result struct {
 	Invalid []string
 	// Exempt says why policies do not hold for the connection; empty where they do.
 	Exempt string
+	// Unread says which policies are not known; empty where all are.
+	Unread string
 }
+
+// Open returns what holds where there are no policies.
+func Open() Result { return Result{Allowed: All(), Possible: All()} }
 
 // Ingress returns to which ports of target the source may connect by the policies of the target's namespace.
 func Ingress(policies []networkingv1.NetworkPolicy, target, source Peer, protocol corev1.Protocol) Result {
