@@ -88,7 +88,8 @@ var unguarded = map[network.Binding]string{
 	network.Masquerade: "the guest is behind the pod's own address",
 	network.Tap:        "a CNI plugin has made its tap",
 	network.SRIOV:      "the guest has the device itself",
-	network.Bridge:     "the annotation " + network.AllowSpoofing + " names it",
+	network.Bridge: "the annotation " + network.AllowSpoofing + " names it, or the guest was started before there " +
+		"were such rules",
 }
 
 // firewallOf reports a plan with the frames that its guards have dropped, the policies that hold, and what they have

@@ -66,7 +66,7 @@ func TestFirewallOf(t *testing.T) {
 			Forgotten: 7,
 		},
 		{
-			Name: "free", Binding: "bridge", Unguarded: "the annotation virtkit.io/allow-spoofing names it",
+			Name: "free", Binding: "bridge", Unguarded: unguarded[network.Bridge],
 			Policies: []nwfilter.Policy{{Name: "out", Passed: []nwfilter.Counted{{Direction: "egress"}}}},
 			Denied:   []nwfilter.Counted{{Direction: "egress"}},
 		},

@@ -89,7 +89,8 @@ func (o *Output) Given() bool {
 // Unknown reports whether the user gave something that is no format, nor begins as one.
 func (o *Output) Unknown() bool {
 	kind, _, _ := strings.Cut(o.Format, "=")
-	return o.Format != "" && !slices.ContainsFunc(o.formats(), func(format string) bool {
+	known := append(o.formats(), "template", "templatefile") // kubectl's old names
+	return o.Format != "" && !slices.ContainsFunc(known, func(format string) bool {
 		known, _, _ := strings.Cut(format, "=")
 		return kind == known
 	})

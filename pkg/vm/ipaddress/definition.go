@@ -169,13 +169,14 @@ func (c rangeConf) read() (Range, bool) {
 	if subnet.Addr().Is4() {
 		out.Last = out.Last.Prev()
 	}
-	for text, into := range map[string]*netip.Addr{
-		c.RangeStart: &out.First, c.RangeEnd: &out.Last, c.Gateway: &out.Gateway,
-	} {
-		if text == "" {
+	for _, given := range []struct {
+		text string
+		into *netip.Addr
+	}{{c.RangeStart, &out.First}, {c.RangeEnd, &out.Last}, {c.Gateway, &out.Gateway}} {
+		if given.text == "" {
 			continue
 		}
-		if *into, err = netip.ParseAddr(text); err != nil {
+		if *given.into, err = netip.ParseAddr(given.text); err != nil {
 			return Range{}, false
 		}
 	}

@@ -11,6 +11,7 @@ package ipaddress
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"strconv"
@@ -195,8 +196,23 @@ func CheckWish(key, value string, spec *v1.VirtualMachineInstanceSpec) error {
 	if err != nil {
 		return err
 	}
-	interfaces, _ := macaddress.Interfaces(spec)
-	for name := range wish {
+	interfaces, networks := macaddress.Interfaces(spec)
+	of := func(name string) string {
+		if n := networks[name]; n != nil && n.Multus != nil {
+			return n.Multus.NetworkName
+		}
+		return ""
+	}
+	had := map[[2]string]string{} // the interface, by its network and address
+	for _, name := range slices.Sorted(maps.Keys(wish)) {
+		for _, a := range wish[name] {
+			key := [2]string{of(name), a.Addr.String()}
+			if other, twice := had[key]; twice {
+				return fmt.Errorf("%s is wished for interface %q and for interface %q on one network; give each its own",
+					a.Addr, other, name)
+			}
+			had[key] = name
+		}
 		if !slices.ContainsFunc(interfaces, func(nic v1.Interface) bool { return nic.Name == name }) {
 			return fmt.Errorf("no interface is named %q; name one that there is, or remove it from the annotation %s",
 				name, key)

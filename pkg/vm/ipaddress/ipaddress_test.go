@@ -146,6 +146,18 @@ func TestWish(t *testing.T) {
 			t.Errorf("%s: %v, want %q", text, err, want)
 		}
 	}
+	twice := spec.DeepCopy()
+	for i := range twice.Networks {
+		if n := twice.Networks[i]; n.Name == "red" {
+			n.Name = "again"
+			twice.Networks = append(twice.Networks, n)
+		}
+	}
+	twice.Domain.Devices.Interfaces = append(twice.Domain.Devices.Interfaces, v1.Interface{Name: "again"})
+	err := CheckWish(Wish, `{"red":["fd00::7"],"again":["192.0.2.7","fd00::7/64"]}`, twice)
+	if err == nil || !strings.HasPrefix(err.Error(), `fd00::7 is wished for interface "again" and for interface "red"`) {
+		t.Errorf("twice on one network: %v", err)
+	}
 	wish := map[string][]Address{"red": {must(t, "192.0.2.7/24"), must(t, "fd00::7")}}
 	text, err := EncodeWish(wish)
 	if err != nil || text != `{"red":["192.0.2.7/24","fd00::7"]}` {

@@ -50,6 +50,16 @@ func TestKeep(t *testing.T) {
 			config: dual, way: ByRequest, wish: "192.0.2.7 198.51.100.2", wishWay: ByRequest,
 			refusal: "and not both 192.0.2.7 and 198.51.100.2",
 		},
+		"host-local, a range of one": {
+			config: `{"type":"bridge","ipam":{"type":"host-local","subnet":"192.0.2.0/24","rangeStart":"192.0.2.50",` +
+				`"rangeEnd":"192.0.2.50"}}`,
+			way: ByArgument, wish: "192.0.2.20", wishWay: ByArgument, refusal: "gives, 192.0.2.50-192.0.2.50",
+		},
+		"host-local, a range that ends with the gateway": {
+			config: `{"type":"bridge","ipam":{"type":"host-local","subnet":"192.0.2.0/24","rangeEnd":"192.0.2.50",` +
+				`"gateway":"192.0.2.50"}}`,
+			way: ByArgument, wish: "192.0.2.51", wishWay: ByArgument, refusal: "gives, 192.0.2.1-192.0.2.50",
+		},
 		"host-local, a range that is none": {
 			config: `{"type":"bridge","ipam":{"type":"host-local","subnet":"x"}}`, way: ByArgument,
 			wish: "192.0.2.7", wishWay: ByArgument,

@@ -43,8 +43,9 @@ func (e *explanation) spoofed() {
 		e.add(rankRemark, LayerQEMU, "domain/"+e.Name, OK, "FramesDropped",
 			fmt.Sprintf("%d %s dropped that the guest sent on interface %s as somebody else: %s", frames, noun,
 				nic.Name, strings.Join(kinds, ", ")),
-			"virtctl firewall show "+e.Name+e.flag()+" (from which addresses it may send)",
+			"virtctl firewall show "+e.Name+e.flag(),
 			"for a guest that has to: annotation "+network.AllowSpoofing+" of spec.template.metadata, with "+nic.Name+
-				" in it")
+				" in it, in a namespace that an administrator has given the label "+network.AllowSpoofing+"=true; "+
+				"then: virtctl restart "+e.Name+e.flag())
 	}
 }

@@ -1208,7 +1208,7 @@ func TestSituations(t *testing.T) {
 			"has sent one frame as somebody else", func(f *Facts) {
 				f.Dropped = []nwfilter.Interface{{Name: "red", Dropped: []nwfilter.Dropped{{Kind: "ip", Frames: 1}}}}
 			},
-			"FramesDropped", OK, LayerQEMU, "1 frame was dropped", "from which addresses",
+			"FramesDropped", OK, LayerQEMU, "1 frame was dropped", "virtctl firewall show demo",
 		},
 		{
 			"sends as itself", func(f *Facts) {

@@ -2,6 +2,7 @@ package memorydumpcmd
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -49,7 +50,7 @@ VM has let go of.`,
 			if o.File == "" {
 				return cli.UsageErrorf("name the file to write with --output; --output=- is standard output")
 			}
-			if err := o.Way.Check(); err != nil {
+			if err := errors.Join(o.Way.Check(), vmexportcmd.CheckFile(o.File)); err != nil {
 				return err
 			}
 			return Download(cmd.Context(), o)
@@ -79,7 +80,7 @@ func Download(ctx context.Context, o *DownloadOptions) error {
 	if err != nil {
 		return err
 	}
-	return vmexportcmd.RunDownload(ctx, o.Way.OfClaim(o.Factory, exportName(t.Name), t.Namespace, claim, o.File))
+	return vmexportcmd.RunDownload(ctx, o.Way.OfClaim(o.Factory, exportName(t.Name, claim), t.Namespace, claim, o.File))
 }
 
 // claim returns the claim of the VM's last dump, once it is complete.
@@ -107,8 +108,8 @@ func (o *DownloadOptions) claim(ctx context.Context, c *client.Client, t cli.Tar
 	return vm.Status.MemoryDumpRequest.ClaimName, nil
 }
 
-// exportName returns the name of the export of a VM's dump.
-func exportName(vm string) string {
+// exportName returns the name of the export of a VM's dump on a claim.
+func exportName(vm, claim string) string {
 	const suffix = "-memory-dump"
-	return names.Shorten(vm, names.MaxLabel-len(suffix)) + suffix
+	return names.Shorten(vm+"-"+claim, names.MaxLabel-len(suffix)) + suffix
 }

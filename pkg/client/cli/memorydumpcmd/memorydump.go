@@ -108,6 +108,9 @@ func (o *Options) command(use, short, long, examples string) *cobra.Command {
 		ValidArgsFunction: completioncmd.VMs(o.Factory, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.Name = args[0]
+			if cmd.Flags().Changed("output") && o.Output.Format == "" {
+				return cli.UsageErrorf("--output: it is empty; name a file or an output format")
+			}
 			if err := o.validate(); err != nil {
 				return err
 			}
@@ -127,7 +130,7 @@ func (o *Options) validate() error {
 		return err
 	}
 	if !o.Remove {
-		if err := o.Way.Check(); err != nil {
+		if err := o.checkFile(); err != nil {
 			return err
 		}
 	}
@@ -143,6 +146,21 @@ func (o *Options) validate() error {
 		return cli.UsageErrorf("--access-mode: %q is not one of %s", o.Make.AccessMode, strings.Join(accessModes, ", "))
 	}
 	return nil
+}
+
+// checkFile looks at where the dump is downloaded to before the guest stands still for it.
+func (o *Options) checkFile() error {
+	if err := o.Way.Check(); err != nil {
+		return err
+	}
+	if o.File == "" {
+		if o.Way.Given() {
+			return cli.UsageErrorf("--format, --port-forward, --local-port and --insecure are about a download; name " +
+				"its file with --output")
+		}
+		return nil
+	}
+	return vmexportcmd.CheckFile(o.File)
 }
 
 // Run requests the change, and with Wait waits until it is made.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"path/filepath"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -38,6 +39,27 @@ type target struct {
 	device  *os.File
 	written bool
 	closed  bool
+}
+
+// CheckFile reports a path that cannot be written, before anything is done for what is to be in it.
+func CheckFile(path string) error {
+	if path == "-" {
+		return nil
+	}
+	info, err := os.Stat(path)
+	switch {
+	case err == nil && info.IsDir():
+		return cli.UsageErrorf("--output: %s is a directory; name a file in it", path)
+	case err == nil && !info.Mode().IsRegular():
+		return nil // a device, which need not be opened twice
+	case err != nil && !errors.Is(err, os.ErrNotExist):
+		return cli.UsageErrorf("--output: %s", cli.WhyUnwritable(path, err))
+	}
+	probe, err := os.CreateTemp(filepath.Dir(path), ".virtctl-*")
+	if err != nil {
+		return cli.UsageErrorf("--output: %s", cli.WhyUnwritable(path, err))
+	}
+	return errors.Join(probe.Close(), os.Remove(probe.Name()))
 }
 
 // open makes a target of a path; "-" is out.

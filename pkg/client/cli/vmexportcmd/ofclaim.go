@@ -29,6 +29,11 @@ func (w *Way) AddFlags(cmd *cobra.Command) {
 	cli.CompleteFlag(cmd, "format", formatGzip, formatRaw)
 }
 
+// Given reports whether any of the flags was given.
+func (w *Way) Given() bool {
+	return w.Format != formatGzip || w.LocalPort != 0 || w.Reach != (export.Reach{})
+}
+
 // Check refuses what no download takes.
 func (w *Way) Check() error {
 	if !slices.Contains([]string{formatGzip, formatRaw}, w.Format) {
