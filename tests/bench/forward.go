@@ -29,12 +29,7 @@ dd if=/dev/zero of=/www/zero bs=1M count=16 2>/dev/null
 // beside the guest: the time until a new one is made, and how much it carries.
 func portForward(ctx context.Context, b *bench) (rows []Row, err error) {
 	vmi := b.vmi("ports")
-	vmi.Spec.Domain.Devices.Disks = append(vmi.Spec.Domain.Devices.Disks,
-		v1.Disk{Name: "init", DiskDevice: v1.DiskDevice{Disk: &v1.DiskTarget{Bus: v1.DiskBusVirtio}}})
-	vmi.Spec.Volumes = append(vmi.Spec.Volumes, v1.Volume{
-		Name:         "init",
-		VolumeSource: v1.VolumeSource{CloudInitNoCloud: &v1.CloudInitNoCloudSource{UserData: forwardData}},
-	})
+	withInit(vmi, forwardData)
 	gone, err := b.booted(ctx, vmi)
 	defer func() { err = errors.Join(err, gone()) }()
 	if err != nil {

@@ -71,6 +71,7 @@ func run(ctx context.Context, args []string, out io.Writer) (err error) {
 		{"memory", memory},
 		{"console-echo", consoleEcho},
 		{"port-forward", portForward},
+		{"network", networks},
 		{"scrape", scrapes},
 		{"migration", migration},
 		{"disk-migration", diskMigration},

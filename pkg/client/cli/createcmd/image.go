@@ -64,6 +64,9 @@ func (o *VMOptions) giveDefaults(
 	ctx context.Context, c *client.Client, namespace string, image *corev1.PersistentVolumeClaim,
 ) error {
 	give := func(field string, i *create.Inference, labels [2]string, into *string) error {
+		if i.From == imageDisk { // the copy
+			i.From, i.Explicit = "", true
+		}
 		if i.Off || i.From != "" || *into != "" {
 			return nil
 		}
