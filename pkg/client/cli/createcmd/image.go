@@ -79,7 +79,7 @@ func (o *VMOptions) giveDefaults(
 		case kind != "" && !strings.Contains(strings.ToLower(kind), "cluster"):
 			err = fmt.Errorf("%s %s is of namespace %s, and can be used there alone", kind, name, image.Namespace)
 		default:
-			err = o.Factory.CheckReferent(ctx, c, namespace, cli.Referent{Field: field, Name: name})
+			err = o.Factory.CheckReferent(ctx, c, namespace, cli.Referent{Field: field, Kind: kind, Name: name})
 		}
 		if err != nil && i.Explicit {
 			return cli.UsageErrorf("--infer-%s: %s", field, err)
