@@ -5,8 +5,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os/signal"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -161,6 +163,9 @@ func RunDownload(ctx context.Context, o *DownloadOptions) (err error) {
 		return err
 	}
 	namespace = cmp.Or(o.Namespace, namespace)
+	if o.File == "-" {
+		signal.Ignore(syscall.SIGPIPE) // who leaves the other end of a pipe is an error, after which the export is deleted
+	}
 	if o.request != nil {
 		if err := o.request.Source.Look(ctx, c, namespace); err != nil {
 			return err
