@@ -164,7 +164,7 @@ func RunDownload(ctx context.Context, o *DownloadOptions) (err error) {
 	}
 	namespace = cmp.Or(o.Namespace, namespace)
 	if o.File == "-" {
-		signal.Ignore(syscall.SIGPIPE) // who leaves the other end of a pipe is an error, after which the export is deleted
+		signal.Ignore(syscall.SIGPIPE) // a reader that leaves is an error, after which the export is deleted
 	}
 	if o.request != nil {
 		if err := o.request.Source.Look(ctx, c, namespace); err != nil {
