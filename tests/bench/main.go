@@ -72,6 +72,7 @@ func run(ctx context.Context, args []string, out io.Writer) (err error) {
 		{"console-echo", consoleEcho},
 		{"port-forward", portForward},
 		{"network", networks},
+		{"transfers", transfers},
 		{"scrape", scrapes},
 		{"migration", migration},
 		{"disk-migration", diskMigration},

@@ -163,9 +163,8 @@ func (b *bench) family(
 		flow.Value, flow.Samples = rates(carried[i])
 		flow.Anchor, flow.AnchorSamples = rates(bareCarried)
 		flow.Ratio = flow.Value / flow.Anchor
-		rate := report.Timed("network-"+way.name+"-request-"+lower,
-			fmt.Sprintf("%s, a request of a pod to %s over a new connection, median", ipv, way.what), "ms", asked[i], .5).
-			Beside(tap, bareAsked, .5)
+		what := fmt.Sprintf("%s, a request of a pod to %s over a new connection, median", ipv, way.what)
+		rate := report.Timed("network-"+way.name+"-request-"+lower, what, "ms", asked[i], .5).Beside(tap, bareAsked, .5)
 		if way.least > 0 {
 			flow, rate = flow.AtLeast(way.least), rate.Times(1/way.least)
 		}
