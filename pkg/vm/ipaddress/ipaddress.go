@@ -208,8 +208,8 @@ func CheckWish(key, value string, spec *v1.VirtualMachineInstanceSpec) error {
 		for _, a := range wish[name] {
 			key := [2]string{of(name), a.Addr.String()}
 			if other, twice := had[key]; twice {
-				return fmt.Errorf("%s is wished for interface %q and for interface %q on one network; give each its own",
-					a.Addr, other, name)
+				return fmt.Errorf("%s is wished for interface %q and for interface %q on one network; give each its "+
+					"own", a.Addr, other, name)
 			}
 			had[key] = name
 		}

@@ -227,7 +227,8 @@ func TestConnections(t *testing.T) {
 			"", "",
 		},
 		"second network, egress of a guest": {
-			both(onRed("192.0.2.2"), asGuest, multi("shop", "out", "default/red", denyEgress)), OK, "NetworkEgressDenied", through + ",red IPv4 none",
+			both(onRed("192.0.2.2"), asGuest, multi("shop", "out", "default/red", denyEgress)), OK,
+			"NetworkEgressDenied", through + ",red IPv4 none",
 			"which selects pod shop/client, allows TCP port 80 to the guest's pod", "-n shop",
 		},
 		"second network, wrong policy": {
@@ -266,12 +267,14 @@ func TestConnections(t *testing.T) {
 		},
 		"second network, selector of a guest": {
 			both(onRed(""), noPodNetwork, asGuest, multi("default", "in", "red",
-				"{podSelector: {}, ingress: [{from: [{namespaceSelector: {}, podSelector: {matchLabels: {app: till}}}]}]}")),
+				"{podSelector: {}, ingress: [{from: [{namespaceSelector: {}, "+
+					"podSelector: {matchLabels: {app: till}}}]}]}")),
 			OK, "NoPodNetwork", "red IP 80", "", "",
 		},
 		"second network, selector of a pod that says nothing": {
 			both(onRed(""), noPodNetwork, multi("default", "in", "red",
-				"{podSelector: {}, ingress: [{from: [{namespaceSelector: {}, podSelector: {matchLabels: {app: till}}}]}]}")),
+				"{podSelector: {}, ingress: [{from: [{namespaceSelector: {}, "+
+					"podSelector: {matchLabels: {app: till}}}]}]}")),
 			Broken, "NoPodNetwork NetworkIngressDenied", "red IP none", "", "",
 		},
 		"second network, about to be left": {
