@@ -72,6 +72,7 @@ func run(ctx context.Context, args []string, out io.Writer) (err error) {
 		{"console-echo", consoleEcho},
 		{"port-forward", portForward},
 		{"network", networks},
+		{"policies", policies},
 		{"transfers", transfers},
 		{"scrape", scrapes},
 		{"migration", migration},
