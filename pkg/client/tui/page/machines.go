@@ -118,7 +118,7 @@ func machineColumns(w *World, flags func(*store.Machine) string) []widget.Column
 				return widget.Cell{Text: age(m.Created, now), Role: theme.Dim}
 			}, Compare: func(a, b *store.Machine) int { return b.Created.Compare(a.Created) },
 		},
-		word("GUEST OS", 30, 6, func(m *store.Machine) string { return m.GuestOS }),
+		word("GUEST OS", 44, 6, func(m *store.Machine) string { return m.GuestOS }),
 		{Title: "CONDITIONS", Priority: 5, Flex: true, Cell: func(m *store.Machine, _ time.Time) widget.Cell {
 			return widget.Cell{Text: flags(m), Role: theme.Dim}
 		}},
