@@ -41,6 +41,9 @@ func TestMayUpload(t *testing.T) {
 		"another is under way":    {annotations: asked(other), request: request, conflict: "another image is being"},
 		"after a failure":         {annotations: ended(uploads.Failed), request: request, asks: true},
 		"after a success":         {annotations: ended(uploads.Succeeded), request: request, conflict: "image already"},
+		"the same, after a success": {annotations: map[string]string{
+			uploads.AnnotationState: uploads.Encode(uploads.State{ID: uploadID, Phase: uploads.Succeeded}),
+		}, request: request},
 		"cancel":                  {annotations: asked(request), request: cancel, asks: true},
 		"cancel again":            {annotations: asked(cancelled), request: cancel},
 		"cancel nothing":          {request: cancel, conflict: "is not being uploaded"},

@@ -175,7 +175,7 @@ func (b *bench) got(ctx context.Context, c *client.Client, claim string) (rate f
 	if err != nil {
 		return 0, 0, err
 	}
-	defer func() { err = errors.Join(err, export.Delete(ctx, c, b.namespace, made.Name, false)) }()
+	defer func() { err = errors.Join(err, export.Delete(ctx, c, b.namespace, made.Name, made.UID, false)) }()
 	to := &sink{}
 	weigh := b.weigher("export")
 	result, err := export.Download{

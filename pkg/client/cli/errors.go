@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
@@ -34,6 +35,16 @@ func (e *UsageError) Error() string { return e.msg }
 // UsageErrorf makes a UsageError.
 func UsageErrorf(format string, args ...any) error {
 	return &UsageError{msg: fmt.Sprintf(format, args...)}
+}
+
+// Joined returns the errors that there are as one: of several an aggregate, which Explain gives a line each, and whose
+// exit code is 1 unless they agree.
+func Joined(errs ...error) error {
+	errs = slices.DeleteFunc(slices.Clone(errs), func(err error) bool { return err == nil })
+	if len(errs) == 1 {
+		return errs[0]
+	}
+	return utilerrors.NewAggregate(errs) // nil of none
 }
 
 // ExitError ends the program with a code of its own, for example the guest's. Err is shown unless nil.

@@ -12,6 +12,23 @@ import (
 	"github.com/spf13/cobra"
 )
 
+// RefuseEmpty refuses empty values of flags that choose what a command is about, such as those of variables that are
+// not set: they would mean another object than the user does.
+func RefuseEmpty(cmd *cobra.Command, flags ...string) {
+	before := cmd.PreRunE
+	cmd.PreRunE = func(cmd *cobra.Command, args []string) error {
+		for _, name := range flags {
+			if f := cmd.Flags().Lookup(name); f.Changed && f.Value.String() == "" {
+				return UsageErrorf("--%s: it is empty; give a value, or leave it out", name)
+			}
+		}
+		if before != nil {
+			return before(cmd, args)
+		}
+		return nil
+	}
+}
+
 // DryRun is the value of --dry-run. `--dry-run` alone is server, as KubeVirt's flag, a boolean, is; true and
 // false are understood for the same reason.
 type DryRun string

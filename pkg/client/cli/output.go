@@ -33,6 +33,10 @@ type Output struct {
 	template          string
 	allowMissingKeys  bool
 	showManagedFields bool
+
+	// cached is the printer of a format: what it prints one after the other is one stream of documents.
+	cached    printers.ResourcePrinter
+	cachedFor string
 }
 
 // NewNameless returns the value of a flag for what has no name.
@@ -108,7 +112,7 @@ func (o *Output) Validate() error {
 // Print writes obj in the chosen format, which must be Given. JSON, YAML and templates are data: to a pipe or a file
 // they go as they are; on a terminal what it would obey is escaped, as are names and columns everywhere.
 func (o *Output) Print(obj runtime.Object, w io.Writer) error {
-	p, err := o.printer()
+	p, err := o.same()
 	if err != nil {
 		return err
 	}
@@ -146,6 +150,18 @@ func (o *Output) PrintAll(objects []runtime.Object, alone bool, w io.Writer) err
 		list.Items = append(list.Items, runtime.RawExtension{Object: object})
 	}
 	return o.Print(list, w)
+}
+
+// same returns the printer that has printed what came before in the same format, if there was anything.
+func (o *Output) same() (printers.ResourcePrinter, error) {
+	if format := o.Format + "\n" + o.template; o.cached == nil || o.cachedFor != format {
+		p, err := o.printer()
+		if err != nil {
+			return nil, err
+		}
+		o.cached, o.cachedFor = p, format
+	}
+	return o.cached, nil
 }
 
 func (o *Output) printer() (printers.ResourcePrinter, error) {

@@ -1,6 +1,7 @@
 package clonecontroller
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -139,7 +140,7 @@ func (v *View) snapshot() Step {
 	case v.Snapshot == nil:
 		return v.fail(reasonSnapshotDeleted, fmt.Sprintf("snapshot %s does not exist anymore", *c.Status.SnapshotName))
 	case v.Snapshot.Status != nil && v.Snapshot.Status.Phase == v1beta1.Failed:
-		return v.fail(reasonSnapshotDeleted, fmt.Sprintf("snapshot %s failed", v.Snapshot.Name))
+		return v.fail(reasonSnapshotDeleted, failedSnapshot(v.Snapshot.Name, v.Snapshot))
 	case !snapshots.Restorable(v.Snapshot):
 		return Step{}
 	}
@@ -208,6 +209,10 @@ func (v *View) saying(text string) *clonev1beta1.VirtualMachineCloneStatus {
 		return nil
 	}
 	return status
+}
+
+func failedSnapshot(name string, s *v1beta1.VirtualMachineSnapshot) string {
+	return fmt.Sprintf("snapshot %s failed: %s", name, cmp.Or(snapshots.Trouble(s), "no reason is given"))
 }
 
 func failure(r *v1beta1.VirtualMachineRestore) string {

@@ -123,7 +123,7 @@ func (v *View) lost() string {
 	case origin == nil || origin.DeletionTimestamp != nil:
 		return fmt.Sprintf("snapshot %s does not exist anymore", v.origin())
 	case snapshots.Failed(origin):
-		return fmt.Sprintf("snapshot %s failed", v.origin())
+		return failedSnapshot(v.origin(), origin)
 	case !v.ofMachine() && string(origin.UID) != pinned:
 		return fmt.Sprintf("snapshot %s is not the one that the clone was made for; make another clone", v.origin())
 	case v.ofMachine() && origin.Status != nil && origin.Status.SourceUID != nil &&

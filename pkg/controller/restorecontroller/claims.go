@@ -47,7 +47,7 @@ func restoredName(r *v1beta1.VirtualMachineRestore, volume, claim string) string
 	case v1beta1.VolumeRestorePolicyInPlace:
 		return claim
 	case v1beta1.VolumeRestorePolicyPrefixTargetName:
-		return r.Spec.Target.Name + "-" + volume
+		return snapshots.PrefixedName(r.Spec.Target.Name, volume)
 	}
 	return fmt.Sprintf("restore-%s-%s", r.UID, volume)
 }
@@ -112,8 +112,9 @@ func (v *View) strangers(o *Volume, entry *v1beta1.VolumeRestore) string {
 	if v.replaces(o) {
 		return ""
 	}
-	return fmt.Sprintf("PVC %s/%s exists, and this restore did not make it; delete it, or choose another name in "+
-		"spec.volumeRestoreOverrides for volume %s", o.Claim.Namespace, o.Claim.Name, entry.VolumeName)
+	return fmt.Sprintf("PVC %s/%s exists, and this restore did not make it; delete the restore and make another, with "+
+		"another volumeRestorePolicy or with another name in spec.volumeRestoreOverrides for volume %s",
+		o.Claim.Namespace, o.Claim.Name, entry.VolumeName)
 }
 
 // replaces reports a volume whose claim a restore in place has to delete.

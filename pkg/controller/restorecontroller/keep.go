@@ -101,6 +101,9 @@ func (v *View) release(claim *corev1.PersistentVolumeClaim) *corev1.PersistentVo
 
 // undo plans the first phase of a restore that takes another back: the VM becomes what that one replaced.
 func (v *View) undo() Step {
+	if lost := v.lostForGood(); lost != "" && !snapshots.Restoring(v.VM) {
+		return v.giveUp(lost)
+	}
 	if trouble := v.irreversible(); trouble != "" {
 		return v.stuck(trouble)
 	}
@@ -151,14 +154,27 @@ func (v *View) irreversible() string {
 	case v.Former.UID != vm.UID:
 		return fmt.Sprintf("restore %s is of another VM %s, which was deleted", name, vm.Name)
 	}
-	if lost := snapshots.Lost(v.Former, v.Kept); len(lost) > 0 {
-		return fmt.Sprintf("PVC %s, which restore %s replaced, is gone", strings.Join(lost, ", "), name)
+	if lost := v.lostForGood(); lost != "" {
+		return lost
 	}
 	if taken := snapshots.Taken(v.Former, vm, v.Users); len(taken) > 0 {
 		return fmt.Sprintf("restore %s would be taken back to claims that are in use: %s; unplug them there first",
 			name, strings.Join(taken, ", "))
 	}
 	return ""
+}
+
+// lostForGood returns which claims are gone without which a restore cannot be taken back, whatever is waited for.
+func (v *View) lostForGood() string {
+	if v.VM == nil || v.Former == nil {
+		return ""
+	}
+	lost := snapshots.Lost(v.Former, v.Kept)
+	if len(lost) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("PVC %s, which restore %s replaced, is gone", strings.Join(lost, ", "),
+		snapshots.Undoes(v.Restore))
 }
 
 // lookAtKept finds what was kept: by this restore once it is committed, before that by the one that it takes back.

@@ -8,9 +8,11 @@
 package snapshots
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"kubevirt.io/api/snapshot/v1beta1"
 
@@ -59,6 +61,25 @@ func phase(snapshot *v1beta1.VirtualMachineSnapshot) v1beta1.VirtualMachineSnaps
 // Succeeded reports whether the snapshot was made.
 func Succeeded(snapshot *v1beta1.VirtualMachineSnapshot) bool {
 	return phase(snapshot) == v1beta1.Succeeded
+}
+
+// PrefixedName returns the name of a restored claim by the policy PrefixTargetName.
+func PrefixedName(target, volume string) string { return target + "-" + volume }
+
+// Trouble returns why a snapshot has failed, or what its error is; empty for none.
+func Trouble(snapshot *v1beta1.VirtualMachineSnapshot) string {
+	if snapshot.Status == nil {
+		return ""
+	}
+	if e := snapshot.Status.Error; e != nil && e.Message != nil {
+		return *e.Message
+	}
+	for _, c := range snapshot.Status.Conditions {
+		if c.Type == v1beta1.ConditionFailure && c.Status == corev1.ConditionTrue {
+			return cmp.Or(c.Message, c.Reason, "no reason is given")
+		}
+	}
+	return ""
 }
 
 // Failed reports whether the snapshot will not be made.

@@ -226,6 +226,16 @@ func CheckSession(session string) error {
 
 func cut(text string) string { return text[:min(len(text), maxID)] }
 
+// AskedFor reports whether an upload to a claim was asked for, whatever became of it.
+func AskedFor(annotations map[string]string) bool {
+	for _, key := range []string{AnnotationRequest, AnnotationState, AnnotationImage} {
+		if _, has := annotations[key]; has {
+			return true
+		}
+	}
+	return false
+}
+
 // RequestOf returns the upload under way to a claim; nil for none. An invalid request counts as none: whoever may write
 // a claim's annotations may end its upload.
 func RequestOf(annotations map[string]string) *Request {

@@ -299,9 +299,9 @@ func (e *exporting) remove(ctx context.Context) error {
 			e.Note(err.Error()) // nobody prints the errors of what was interrupted
 		}
 	}
-	gone("VirtualMachineExport", export.Delete(ctx, e.c, e.Namespace, e.Temporary, false))
+	gone("VirtualMachineExport", export.Delete(ctx, e.c, e.Namespace, e.Temporary, "", false))
 	if e.snapshot {
-		gone("snapshot", snapshot.Delete(ctx, e.c, e.Namespace, e.Temporary, false))
+		gone("snapshot", snapshot.Delete(ctx, e.c, e.Namespace, e.Temporary, "", false))
 	}
 	return all
 }

@@ -15,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	v1 "kubevirt.io/api/core/v1"
 	"kubevirt.io/api/export/v1beta1"
 	snapshotv1beta1 "kubevirt.io/api/snapshot/v1beta1"
@@ -123,19 +124,36 @@ func Create(
 		Data: map[string][]byte{names.ExportTokenKey: []byte(rand.Text())},
 	}
 	_, err := api.CreateSecret(ctx, secret, dryRun)
+	for apierrors.IsAlreadyExists(err) && !dryRun && leaves(ctx, api, secret) && action.Sleep(ctx, poll) == nil {
+		_, err = api.CreateSecret(ctx, secret, false)
+	}
 	if err == nil || apierrors.IsAlreadyExists(err) {
 		return out, nil
 	}
 	err = fmt.Errorf("create Secret %s/%s for the export's token: %w", secret.Namespace, secret.Name, err)
 	if !dryRun {
-		err = errors.Join(err, Delete(ctx, api, out.Namespace, out.Name, false))
+		err = errors.Join(err, Delete(ctx, api, out.Namespace, out.Name, out.UID, false))
 	}
 	return nil, err
 }
 
-// Delete deletes an export, and with it all that it has made. What is not there is no error but apierrors.IsNotFound.
-func Delete(ctx context.Context, api API, namespace, name string, dryRun bool) error {
+// leaves reports whether a Secret of the name is that of an export before, with which it is deleted, or is gone by now.
+func leaves(ctx context.Context, api API, wanted *corev1.Secret) bool {
+	there, err := api.Secret(ctx, wanted.Namespace, wanted.Name)
+	if err != nil {
+		return apierrors.IsNotFound(err)
+	}
+	owner := metav1.GetControllerOf(there)
+	return owner != nil && owner.Kind == exports.Kind && owner.UID != wanted.OwnerReferences[0].UID
+}
+
+// Delete deletes an export, and with it all that it has made, if it is the one with the UID; whichever it is when that
+// is empty. What is not there is no error but apierrors.IsNotFound.
+func Delete(ctx context.Context, api API, namespace, name string, uid types.UID, dryRun bool) error {
 	options := metav1.DeleteOptions{}
+	if uid != "" {
+		options.Preconditions = &metav1.Preconditions{UID: &uid}
+	}
 	if dryRun {
 		options.DryRun = []string{metav1.DryRunAll}
 	}

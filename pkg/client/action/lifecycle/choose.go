@@ -9,6 +9,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	v1 "kubevirt.io/api/core/v1"
+
+	"github.com/virtkit/virtkit/pkg/vm/life"
 )
 
 // Lister finds machines.
@@ -32,6 +34,21 @@ type Skipped struct {
 	Target Target
 	// Why is a clause: "it is not running".
 	Why string
+	// Runs says that its guest runs.
+	Runs bool
+}
+
+// PlanAll takes the machines in that run and that a migration makes no sense for, since a plan says why.
+func (c *Choice) PlanAll() {
+	c.Skipped = slices.DeleteFunc(c.Skipped, func(s Skipped) bool {
+		if s.Runs {
+			c.Targets = append(c.Targets, s.Target)
+		}
+		return s.Runs
+	})
+	slices.SortFunc(c.Targets, func(a, b Target) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	})
 }
 
 // Choose finds the machines of a namespace, or of all with "", that a label selector matches (all with "") and that
@@ -104,7 +121,7 @@ func choose(
 		if ok, why := Applies(verb, vm, vmi, withDisks, migrating[t.Namespace+"/"+t.Name]); ok {
 			out.Targets = append(out.Targets, t)
 		} else {
-			out.Skipped = append(out.Skipped, Skipped{t, why})
+			out.Skipped = append(out.Skipped, Skipped{t, why, life.Running(vmi)})
 		}
 	}
 	for i := range vms {

@@ -48,6 +48,13 @@ func Until(verb Verb, instance types.UID, paused bool) (wait.Condition, bool) {
 	return wait.Condition{}, false
 }
 
+// UntilInstanceGone is the condition in which the instance with a UID is deleted, whatever becomes of its VM.
+func UntilInstanceGone(instance types.UID) wait.Condition {
+	return wait.Condition{Name: "to be deleted", Gone: true, Met: func(s wait.State) (bool, error) {
+		return s.VMI == nil || s.VMI.UID != instance && instance != "", nil
+	}}
+}
+
 // pausedIs holds when the guest is paused or not, and its VM does not show the contrary any more, as virt-controller
 // writes that a moment later: who lists VMs next sees what was waited for.
 func pausedIs(want bool) wait.Condition {

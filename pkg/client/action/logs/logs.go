@@ -71,6 +71,9 @@ func Copy(ctx context.Context, c *client.Client, namespace, name string, o Optio
 		if err != nil && (!o.Follow || !r.mayCome(err)) || !o.Follow {
 			return err
 		}
+		if off := (*notRunningError)(nil); errors.As(err, &off) && r.uid == "" && o.Note != nil {
+			o.Note(fmt.Sprintf("VM %s/%s does not run; its log is shown once it does", namespace, name))
+		}
 		if gone, err := r.again(ctx); gone || err != nil {
 			return err
 		}
@@ -171,11 +174,21 @@ func (r *reading) noInstance(ctx context.Context, err error) error {
 	if _, vmErr := r.client.VM(ctx, r.namespace, r.name); vmErr != nil {
 		return fmt.Errorf("look at VM %s/%s: %w", r.namespace, r.name, vmErr)
 	}
-	return fmt.Errorf("VM %s/%s does not run, and its logs are gone with its pod: %w", r.namespace, r.name, err)
+	return &notRunningError{fmt.Errorf("VM %s/%s does not run, and its logs are gone with its pod: %w", r.namespace,
+		r.name, err)}
 }
+
+// notRunningError is a VM whose instance is not there, and may come.
+type notRunningError struct{ error }
+
+func (e *notRunningError) Unwrap() error { return e.error }
 
 // mayCome reports whether a log that cannot be read now may be later.
 func (r *reading) mayCome(err error) bool {
+	var off *notRunningError
+	if errors.As(err, &off) {
+		return true
+	}
 	var write *writeError
 	if errors.As(err, &write) || apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) ||
 		apierrors.IsBadRequest(err) {
@@ -200,7 +213,7 @@ func (r *reading) again(ctx context.Context) (gone bool, err error) {
 	return false, err
 }
 
-// launcher reads the log of the youngest launcher pod.
+// launcher reads the log of the youngest launcher pod; with Follow until that ends.
 func (r *reading) launcher(ctx context.Context) error {
 	var pods corev1.PodList
 	vmi, err := r.client.VMI(ctx, r.namespace, r.name)

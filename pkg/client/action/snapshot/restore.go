@@ -126,6 +126,9 @@ func GetReady(ctx context.Context, c *client.Client, namespace, name string) (
 // SnapshotChangedError, or that it would replace a claim that others use.
 func Look(ctx context.Context, c *client.Client, namespace, name string, o RestoreOptions) (*Plan, error) {
 	p, err := look(ctx, c, namespace, name, o)
+	if err == nil && o.VolumePolicy == string(snapshotv1beta1.VolumeRestorePolicyPrefixTargetName) {
+		err = p.prefixed(ctx, c)
+	}
 	if err != nil || !o.isInPlace() {
 		return p, err
 	}
@@ -133,6 +136,20 @@ func Look(ctx context.Context, c *client.Client, namespace, name string, o Resto
 		return nil, err
 	}
 	return p, p.InPlace.refuse(p)
+}
+
+// prefixed refuses a restore whose claims would have names that there are. What may not be read is left to the server.
+func (p *Plan) prefixed(ctx context.Context, c *client.Client) error {
+	namespace := p.Snapshot.Namespace
+	for _, volume := range p.Volumes {
+		name := vmsnapshots.PrefixedName(p.Target, volume)
+		_, err := c.ReadMetadata(ctx, "/api/v1/namespaces/"+namespace+"/"+client.Claims+"/"+name)
+		if err == nil {
+			return fmt.Errorf("restore snapshot %s/%s: claim %s, which volume %s would get, is there already; choose "+
+				"another --volume-restore-policy", namespace, p.Snapshot.Name, name, volume)
+		}
+	}
+	return nil
 }
 
 func look(ctx context.Context, c *client.Client, namespace, name string, o RestoreOptions) (*Plan, error) {

@@ -13,6 +13,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	v1 "kubevirt.io/api/core/v1"
 	snapshotv1beta1 "kubevirt.io/api/snapshot/v1beta1"
 
@@ -155,9 +156,13 @@ func CloneOf(s *snapshotv1beta1.VirtualMachineSnapshot) string {
 	return ""
 }
 
-// Delete deletes a snapshot. It returns when the request is accepted.
-func Delete(ctx context.Context, c *client.Client, namespace, name string, dryRun bool) error {
+// Delete deletes a snapshot, if it is the one with the UID; whichever it is when that is empty. It returns when the
+// request is accepted.
+func Delete(ctx context.Context, c *client.Client, namespace, name string, uid types.UID, dryRun bool) error {
 	var opts metav1.DeleteOptions
+	if uid != "" {
+		opts.Preconditions = &metav1.Preconditions{UID: &uid}
+	}
 	if dryRun {
 		opts.DryRun = []string{metav1.DryRunAll}
 	}

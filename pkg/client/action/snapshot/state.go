@@ -53,15 +53,7 @@ func Phase(s *snapshotv1beta1.VirtualMachineSnapshot) string {
 }
 
 // Trouble returns a snapshot's error, empty for none.
-func Trouble(s *snapshotv1beta1.VirtualMachineSnapshot) string {
-	if s.Status == nil {
-		return ""
-	}
-	if e := s.Status.Error; e != nil && e.Message != nil {
-		return *e.Message
-	}
-	return failure(s.Status.Conditions)
-}
+func Trouble(s *snapshotv1beta1.VirtualMachineSnapshot) string { return vmsnapshots.Trouble(s) }
 
 // Progress returns the progress of a snapshot that is not ready, empty for one that is, or that failed.
 func Progress(s *snapshotv1beta1.VirtualMachineSnapshot) string {

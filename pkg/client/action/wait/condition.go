@@ -46,7 +46,7 @@ func Names() []string {
 
 // Parse reads what follows --for=: running, stopped, ready, agent, ip, deleted, condition=TYPE[=STATUS] or
 // jsonpath=EXPRESSION[=VALUE]. Conditions of the instance are found when the VirtualMachine has none of
-// that type; onVMI evaluates jsonpath on the instance instead of the VirtualMachine.
+// that type; onVMI evaluates jsonpath on the instance instead of the VirtualMachine, and waits for the end of that alone.
 func Parse(text string, onVMI bool) (Condition, error) {
 	kind, argument, hasArgument := strings.Cut(text, "=")
 	switch {
@@ -78,7 +78,7 @@ func Parse(text string, onVMI bool) (Condition, error) {
 	case "delete", "deleted":
 		return Condition{
 			Name: "to be deleted", Gone: true,
-			Met: func(s State) (bool, error) { return s.VM == nil && s.VMI == nil, nil },
+			Met: func(s State) (bool, error) { return (onVMI || s.VM == nil) && s.VMI == nil, nil },
 		}, nil
 	}
 	return Condition{}, fmt.Errorf("%q is not one of %s", text, strings.Join(Names(), ", "))

@@ -162,18 +162,10 @@ func (o *Options) copyAll(ctx context.Context, open guest.Opener) (files []guest
 		case errors.As(err, &inGuest), errors.As(err, &here):
 			failed = append(failed, err)
 		default:
-			return files, joined(append(failed, err))
+			return files, cli.Joined(append(failed, err)...)
 		}
 	}
-	return files, joined(failed)
-}
-
-// joined returns several errors as one; a single error stays as it is, for callers that look at its type.
-func joined(errs []error) error {
-	if len(errs) == 1 {
-		return errs[0]
-	}
-	return utilerrors.NewAggregate(errs)
+	return files, cli.Joined(failed...)
 }
 
 // shower gets how far a file is.

@@ -390,7 +390,10 @@ func allowed(rules []authorizationv1.ResourceRule, group, resource, verb string)
 	has := func(list []string, word string) bool {
 		return slices.Contains(list, word) || slices.Contains(list, "*")
 	}
+	_, sub, _ := strings.Cut(resource, "/")
+	// A rule for some names is taken as one: the server says of which.
 	return slices.ContainsFunc(rules, func(r authorizationv1.ResourceRule) bool {
-		return len(r.ResourceNames) == 0 && has(r.Verbs, verb) && has(r.APIGroups, group) && has(r.Resources, resource)
+		return has(r.Verbs, verb) && has(r.APIGroups, group) &&
+			(has(r.Resources, resource) || sub != "" && slices.Contains(r.Resources, "*/"+sub))
 	})
 }

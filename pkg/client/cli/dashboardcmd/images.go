@@ -47,7 +47,10 @@ func (a *actions) PullImage(ctx context.Context, namespace string, image *images
 
 // RemoveImage deletes the claim of the image that was shown, not another of its name.
 func (a *actions) RemoveImage(ctx context.Context, image *store.Image) error {
-	err := images.Remove(ctx, a.client, image.Namespace, image.Name, image.UID, false)
+	err := images.Unneeded(ctx, a.client, image.Namespace, image.Name)
+	if err == nil {
+		err = images.Remove(ctx, a.client, image.Namespace, image.Name, image.UID, false)
+	}
 	return a.noted(err, "image rm", image.Namespace+"/"+image.Ref)
 }
 

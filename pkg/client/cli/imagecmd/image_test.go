@@ -249,13 +249,19 @@ func TestImport(t *testing.T) {
 		t.Errorf("of the catalogue: %v, asked for %+v, said %s", err, asked, said)
 	}
 
-	// A claim that is there stays as it is.
+	// A claim that is there stays as it is, and that of another is not touched.
+	wanted := "golden/0"
 	w.Put(claims+"/golden-1", http.HandlerFunc(func(rw http.ResponseWriter, _ *http.Request) {
 		rw.Header().Set("Content-Type", "application/json")
-		_, _ = rw.Write([]byte(`{"kind":"PersistentVolumeClaim","apiVersion":"v1","metadata":{"name":"golden-1"},` +
-			`"spec":{"resources":{"requests":{"storage":"256Mi"}}}}`))
+		_, _ = rw.Write([]byte(`{"kind":"PersistentVolumeClaim","apiVersion":"v1","metadata":{"name":"golden-1",` +
+			`"annotations":{"image.virtkit.io/wanted":"` + wanted + `"}},"spec":{"resources":{"requests":{"storage":"256Mi"}}}}`))
 	}))
-	const stays = "note: claim team-a/golden-1 is there already and stays as it is: it has 256Mi rather than 1Gi\n"
+	if _, said, err := w.run("pull", "golden"); err == nil || !strings.Contains(err.Error(),
+		"claim team-a/golden-1 is there already, and is not that of image golden/1: its disk would be replaced") {
+		t.Errorf("of a claim of somebody's: %v, said %s", err, said)
+	}
+	wanted = "golden/1"
+	const stays = "note: claim team-a/golden-1 is there already and is not made anew: it has 256Mi rather than 1Gi\n"
 	if _, said, err := w.run("pull", "golden"); !strings.HasPrefix(said, stays) {
 		t.Errorf("of a claim that is there: %v, said %s", err, said)
 	}

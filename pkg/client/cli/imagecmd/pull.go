@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/virtkit/virtkit/pkg/client/action/client"
@@ -48,7 +49,7 @@ func givenOf(cmd *cobra.Command) []string {
 	var out []string
 	for _, name := range []string{
 		"name", "size", "storage-class", "access-mode", "block-volume", "user", "default-instancetype",
-		"default-preference",
+		"default-preference", "arch",
 	} {
 		if cmd.Flags().Changed(name) {
 			out = append(out, "--"+name)
@@ -245,7 +246,12 @@ func (o *Options) complete(ctx context.Context, c *client.Client, t cli.Target) 
 	if o.Claim.Size == "" {
 		o.Claim.Size = o.Image.Size
 	}
-	said, err := o.There(ctx, o.Factory, c, t)
+	said, err := o.There(ctx, o.Factory, c, t, func(there *corev1.PersistentVolumeClaim) string {
+		if there.Annotations[uploads.AnnotationImage] == o.Image.Ref() {
+			return "" // of a pull that did not end
+		}
+		return fmt.Sprintf("is not that of image %s: its disk would be replaced; choose another --name", o.Image.Ref())
+	})
 	if err != nil {
 		return err
 	}

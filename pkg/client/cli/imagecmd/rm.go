@@ -29,8 +29,8 @@ func NewCmdRemove(f *cli.Factory) *cobra.Command {
 		Use:     "rm IMAGE",
 		Aliases: []string{"remove"},
 		Short:   "Delete an image of a namespace, or remove one from your own catalogue",
-		Long: `Delete an image of a namespace: its claim. VMs that were made of it have disks of their own and keep them; a VM that
-boots from the claim itself loses its disk when it stops. It asks first; where nobody can be asked, --yes must be given.
+		Long: `Delete an image of a namespace: its claim. VMs that were made of it have disks of their own and keep them; while one of
+these has no volume yet, the image is not deleted. A VM that boots from the claim itself loses its disk when it stops. It asks first; where nobody can be asked, --yes must be given.
 
 With --own it is removed from your own catalogue, and no claim is deleted.`,
 		Example: cli.Examples(f.Program, `
@@ -74,6 +74,9 @@ func Remove(ctx context.Context, o *RemoveOptions) error {
 	image, err := list.Find(o.Ref)
 	if err != nil {
 		return fmt.Errorf("%w in namespace %s", err, namespace)
+	}
+	if err := images.Unneeded(ctx, c, namespace, image.Name); err != nil {
+		return err
 	}
 	if o.DryRun == cli.DryRunNone && !o.Yes {
 		if !f.IO.CanAsk() {

@@ -13,18 +13,24 @@ import (
 	"github.com/virtkit/virtkit/pkg/client/cli"
 )
 
-// There returns how an existing claim differs from the one that is asked for, in a sentence; empty when it does not. Of
-// one that is not there the StorageClass must be. One that may not be read is left to the server.
-func (o *Options) There(ctx context.Context, f *cli.Factory, c *client.Client, t cli.Target) (string, error) {
+// There returns how an existing claim differs from the one that is asked for, in a sentence; empty when it does not.
+// An upload replaces the disk of a claim: mine says why the claim is another's, "" when it is not. Of one that is not
+// there the StorageClass must be. One that may not be read is left to the server.
+func (o *Options) There(
+	ctx context.Context, f *cli.Factory, c *client.Client, t cli.Target, mine func(*corev1.PersistentVolumeClaim) string,
+) (string, error) {
 	var there corev1.PersistentVolumeClaim
 	if err := c.Read(ctx, "/api/v1/namespaces/"+t.Namespace+"/"+client.Claims+"/"+t.Name, nil, &there); err != nil {
 		return "", f.CheckStorageClass(ctx, c, o.Claim.StorageClass)
+	}
+	if why := mine(&there); why != "" {
+		return "", fmt.Errorf("claim %s/%s is there already, and %s", t.Namespace, t.Name, why)
 	}
 	said := differences(&there, o.Claim, o.Block)
 	if said == "" {
 		return "", nil
 	}
-	return fmt.Sprintf("claim %s/%s is there already and stays as it is: %s", t.Namespace, t.Name, said), nil
+	return fmt.Sprintf("claim %s/%s is there already and is not made anew: %s", t.Namespace, t.Name, said), nil
 }
 
 // differences returns how an existing claim differs from the one that is asked for: it is smaller, no block device

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 
@@ -213,15 +214,22 @@ func Run(ctx context.Context, o *Options) error {
 	return err
 }
 
+// notAsked says of a claim that no upload was asked for yet.
+const notAsked = "no upload has made it: its disk, which may be a VM's, would be replaced; choose another name, or give " +
+	"--no-create to say that you mean it"
+
 // create returns the claim that is to be made; nil when it must exist already. It fails when the claim is not there and
 // cannot be made, before anything is.
 func (o *Options) create(
 	ctx context.Context, c *client.Client, t cli.Target, found imageformat.Info,
 ) (*upload.Claim, error) {
 	if o.NoCreate || o.Claim.Size == "" {
-		_, err := c.ReadMetadata(ctx, "/api/v1/namespaces/"+t.Namespace+"/"+client.Claims+"/"+t.Name)
-		if apierrors.IsNotFound(err) && !o.NoCreate {
+		there, err := c.ReadMetadata(ctx, "/api/v1/namespaces/"+t.Namespace+"/"+client.Claims+"/"+t.Name)
+		switch {
+		case apierrors.IsNotFound(err) && !o.NoCreate:
 			return nil, cli.UsageErrorf("claim %s/%s is not there; give --size to have it made", t.Namespace, t.Name)
+		case err == nil && !o.NoCreate && !uploads.AskedFor(there.Annotations):
+			return nil, fmt.Errorf("claim %s/%s is there already, and %s", t.Namespace, t.Name, notAsked)
 		}
 		return nil, err
 	}
@@ -232,7 +240,12 @@ func (o *Options) create(
 	}
 	claim := o.Claim
 	claim.VolumeMode = strings.ToUpper(claim.VolumeMode[:1]) + claim.VolumeMode[1:]
-	said, err := o.There(ctx, o.Factory, c, t)
+	said, err := o.There(ctx, o.Factory, c, t, func(there *corev1.PersistentVolumeClaim) string {
+		if uploads.AskedFor(there.Annotations) {
+			return ""
+		}
+		return notAsked
+	})
 	if said != "" {
 		fmt.Fprintf(o.Factory.IO.ErrOut, "note: %s\n", said)
 	}

@@ -50,11 +50,15 @@ func newServer(t *testing.T, state uploads.State) *server {
 	return s
 }
 
-// withClaim puts claim disk on the server.
+// withClaim puts claim disk on the server, to which an upload has begun.
 func (s *server) withClaim() *server {
+	return s.claimed(map[string]string{uploads.AnnotationState: "{}"})
+}
+
+func (s *server) claimed(annotations map[string]string) *server {
 	s.Put(claimPath, &metav1.PartialObjectMetadata{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "PersistentVolumeClaim"},
-		ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: "disk"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: "disk", Annotations: annotations},
 	})
 	return s
 }
@@ -181,11 +185,14 @@ func TestUsage(t *testing.T) {
 // TestClaim has what becomes of the claim: what is asked for, or why nothing is.
 func TestClaim(t *testing.T) {
 	disk := image(t, "disk.raw", 32<<20)
+	const another = "claim team-a/disk is there already, and " + notAsked
 	for name, test := range map[string]struct {
 		args  string
 		there bool
-		want  string // the claim that is made, or the error
-		code  int
+		// another says that a claim is there which no upload has made.
+		another bool
+		want    string // the claim that is made, or the error
+		code    int
 	}{
 		"made": {
 			args: "--size=1Gi --storage-class=fast",
@@ -201,6 +208,9 @@ func TestClaim(t *testing.T) {
 			want: `{"accessModes":["ReadWriteOnce"],"resources":{"requests":{"storage":"32Mi"}},"volumeMode":"Block"}`,
 		},
 		"there":           {there: true},
+		"another's":       {another: true, want: another, code: 1},
+		"another's, made": {args: "--size=1Gi", another: true, want: another, code: 1},
+		"another's, said": {args: "--no-create", another: true},
 		"to be there":     {args: "--no-create", there: true},
 		"there, not said": {args: "", want: "claim team-a/disk is not there; give --size to have it made", code: 2},
 		"of no class": {
@@ -221,6 +231,9 @@ func TestClaim(t *testing.T) {
 			s := newServer(t, uploads.State{Phase: uploads.Succeeded})
 			if test.there {
 				s.withClaim()
+			}
+			if test.another {
+				s.claimed(nil)
 			}
 			_, _, err := s.run(append([]string{"pvc", "disk", "--image-path", disk}, strings.Fields(test.args)...)...)
 			if cli.ExitCode(err) != test.code || err != nil && err.Error() != test.want {

@@ -43,6 +43,9 @@ func (o *Options) targets(ctx context.Context) ([]lifecycle.Target, error) {
 	if err != nil {
 		return nil, err
 	}
+	if o.Plan {
+		choice.PlanAll() // which says of each why it cannot
+	}
 	o.printSkipped(choice, ns)
 	if len(choice.Targets) == 0 {
 		return nil, nil
@@ -85,6 +88,9 @@ func (o *Options) named(ns string) ([]lifecycle.Target, error) {
 
 // evacuating returns the instances that are to leave the nodes, in every namespace that the user may see.
 func (o *Options) evacuating(ctx context.Context, nodes []string) ([]lifecycle.Target, error) {
+	if slices.Contains(nodes, "") {
+		return nil, cli.UsageErrorf("a node's name is empty; name the node that guests are to leave no more")
+	}
 	c, err := o.Factory.Client()
 	if err != nil {
 		return nil, err
@@ -172,7 +178,7 @@ func (o *Options) nameAll(targets []lifecycle.Target) string {
 
 // confirm asks, once, whether the machines that a selector found are those that are meant.
 func (o *Options) confirm(ctx context.Context, targets []lifecycle.Target) error {
-	if o.Selection.Yes || o.DryRun != cli.DryRunNone || !o.Factory.IO.CanAsk() {
+	if o.Plan || o.Selection.Yes || o.DryRun != cli.DryRunNone || !o.Factory.IO.CanAsk() {
 		return nil
 	}
 	machines := fmt.Sprintf("these %d virtual machines", len(targets))

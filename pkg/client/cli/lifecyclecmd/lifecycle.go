@@ -126,6 +126,7 @@ func NewCmdMigrate(f *cli.Factory) *cobra.Command {
 	completioncmd.Flag(cmd, "addedNodeSelector", completioncmd.NodeLabels(f))
 	cmd.Flags().StringVar(&o.To, "to", "", "Move to this `NODE`")
 	completioncmd.Flag(cmd, "to", completioncmd.Nodes(f))
+	cli.RefuseEmpty(cmd, "to")
 	cmd.Flags().BoolVar(&o.WithDisks, "with-disks", false, "Copy the disks to new claims that the new node cannot use "+
 		"as they are")
 	cmd.Flags().BoolVar(&o.Plan, "plan", false, "Say what would be moved and where to, and move nothing")

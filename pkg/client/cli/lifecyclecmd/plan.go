@@ -2,10 +2,11 @@ package lifecyclecmd
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/virtkit/virtkit/pkg/client/action/client"
 	"github.com/virtkit/virtkit/pkg/client/action/migrate"
@@ -20,6 +21,7 @@ func (o *Options) runPlan(ctx context.Context, c *client.Client) error {
 		return err
 	}
 	var errs []error
+	var plans []runtime.Object
 	for i, t := range targets {
 		facts, err := migrate.Gather(ctx, c, t.Namespace, t.Name, o.WithDisks)
 		if err != nil {
@@ -28,16 +30,13 @@ func (o *Options) runPlan(ctx context.Context, c *client.Client) error {
 		}
 		facts.To, facts.NodeSelector = o.To, o.NodeSelector
 		plan := migrate.NewPlan(facts)
-		if o.Output.Given() {
-			err = o.Output.Print(plan, o.Factory.IO.Out)
-		} else {
+		if plans = append(plans, plan); !o.Output.Given() {
 			if i > 0 {
 				fmt.Fprintln(o.Factory.IO.Out)
 			}
-			err = writePlan(o.Factory.IO.Out, plan)
-		}
-		if err != nil {
-			return err
+			if err := writePlan(o.Factory.IO.Out, plan); err != nil {
+				return err
+			}
 		}
 		if !plan.Possible {
 			errs = append(errs,
@@ -45,7 +44,13 @@ func (o *Options) runPlan(ctx context.Context, c *client.Client) error {
 					o.helps(plan)))
 		}
 	}
-	return errors.Join(errs...)
+	alone := len(targets) == 1 && !o.Selection.Given()
+	if o.Output.Given() && (len(plans) > 0 || !alone) {
+		if err := o.Output.PrintAll(plans, alone, o.Factory.IO.Out); err != nil {
+			return err
+		}
+	}
+	return cli.Joined(errs...)
 }
 
 // helps says what moves a guest that cannot move without its disks.

@@ -12,7 +12,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	v1 "kubevirt.io/api/core/v1"
 
 	"github.com/virtkit/virtkit/pkg/client/action/client"
@@ -135,17 +134,7 @@ func (o *Options) carryOut(
 		o.printInterrupted(requests)
 		return ctx.Err()
 	}
-	return joined(errs)
-}
-
-func joined(errs []error) error {
-	switch len(errs) {
-	case 0:
-		return nil
-	case 1:
-		return errs[0]
-	}
-	return utilerrors.NewAggregate(errs)
+	return cli.Joined(errs...)
 }
 
 // ask sends the requests, and reports each as soon as it and those before it are over.

@@ -130,6 +130,9 @@ func (o *Options) done(ctx context.Context, c *client.Client, r *request) (wait.
 		return r.cancelled.Wait(ctx, c)
 	}
 	condition, _ := lifecycle.Until(o.Verb, r.before.instance(), o.Paused)
+	if o.Verb == lifecycle.Delete && r.target.Instance {
+		condition = lifecycle.UntilInstanceGone(r.before.instance())
+	}
 	return wait.Until(ctx, c, r.target.Namespace, r.target.Name, condition)
 }
 

@@ -80,6 +80,7 @@ file: write --output=./json for a file of that name.`, `
 	output.Usage = "A `FILE` to which the dump is downloaded; or an output format: " +
 		strings.TrimPrefix(output.Usage, "Output `FORMAT`: ")
 	cli.CompleteFlag(cmd, "access-mode", accessModes...)
+	cli.RefuseEmpty(cmd, "claim-name")
 	completioncmd.Flag(cmd, "claim-name", completioncmd.Claims(f))
 	return cmd
 }

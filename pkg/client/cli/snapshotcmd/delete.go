@@ -119,7 +119,7 @@ func Delete(ctx context.Context, o *DeleteOptions) error {
 	var gone []runtime.Object
 	for _, s := range found {
 		if o.DryRun != cli.DryRunClient {
-			if err := snapshot.Delete(ctx, c, namespace, s.Name, o.DryRun == cli.DryRunServer); err != nil {
+			if err := snapshot.Delete(ctx, c, namespace, s.Name, s.UID, o.DryRun == cli.DryRunServer); err != nil {
 				errs = append(errs, err)
 				continue
 			}

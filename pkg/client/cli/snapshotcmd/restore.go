@@ -72,6 +72,7 @@ A VM that the restore makes can be changed by JSON patches with --patch.`,
 	o.AddFlags(cmd, "it is restored", 10*time.Minute)
 	flags.BoolVarP(&o.Yes, "yes", "y", false, "Do not ask")
 	completioncmd.Flag(cmd, "target", completioncmd.VMs(f, -1))
+	cli.RefuseEmpty(cmd, "target", "volume-restore-policy", "volume-ownership-policy")
 	cli.CompleteFlag(cmd, "volume-restore-policy", snapshot.VolumePolicies()...)
 	cli.CompleteFlag(cmd, "volume-ownership-policy", snapshot.OwnershipPolicies()...)
 	return cmd

@@ -198,7 +198,10 @@ func RunDownload(ctx context.Context, o *DownloadOptions) (err error) {
 			if o.Manifest && !o.Delete && err == nil {
 				return // manifests are of no use without the export
 			}
-			gone := export.Delete(ctx, c, namespace, o.Name, false)
+			gone := export.Delete(ctx, c, namespace, o.Name, uid, false)
+			if apierrors.IsConflict(gone) {
+				gone = nil // it is another one by now
+			}
 			if gone != nil && client.Passing(gone) {
 				fmt.Fprintf(o.Factory.IO.ErrOut, "note: VirtualMachineExport %s stays until its time is over; "+
 					"`%s vmexport delete %s%s` deletes it\n", o.Name, o.Factory.Program, o.Name,

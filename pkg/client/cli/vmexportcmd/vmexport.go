@@ -230,7 +230,7 @@ func Delete(ctx context.Context, o *DeleteOptions) error {
 	}
 	said := "deleted" + o.DryRun.Suffix()
 	if o.DryRun != cli.DryRunClient {
-		err := export.Delete(ctx, c, namespace, o.Name, o.DryRun == cli.DryRunServer)
+		err := export.Delete(ctx, c, namespace, o.Name, "", o.DryRun == cli.DryRunServer)
 		switch {
 		case apierrors.IsNotFound(err):
 			said = "does not exist"

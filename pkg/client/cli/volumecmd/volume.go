@@ -130,13 +130,16 @@ func Run(ctx context.Context, o *Options) error {
 	if err != nil {
 		return err
 	}
-	if o.DryRun == cli.DryRunClient {
+	if o.DryRun == cli.DryRunClient && !o.Output.Given() {
 		return o.report(t)
 	}
 	o.Request.DryRun = o.DryRun == cli.DryRunServer
 	c, err := o.Factory.Client()
 	if err != nil {
 		return err
+	}
+	if o.DryRun == cli.DryRunClient {
+		return o.print(ctx, c, t) // as it is: what the server makes of the request is not known
 	}
 	if o.Request.Instance, err = o.ofInstance(ctx, c, t); err != nil {
 		return err

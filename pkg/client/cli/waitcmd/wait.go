@@ -203,11 +203,19 @@ func (o *Options) all(ctx context.Context, c *client.Client, targets []cli.Targe
 	if o.Output.Given() && (len(objects) > 0 || !alone) {
 		err = o.Output.PrintAll(objects, alone, o.Factory.IO.Out)
 	}
-	return errors.Join(errors.Join(failures...), err)
+	return cli.Joined(append(failures, err)...)
 }
+
+// lookLimit bounds one look at a console, whose end nobody tells.
+const lookLimit = 3 * time.Second
 
 func (o *Options) one(ctx context.Context, c *client.Client, t cli.Target, prompt *regexp.Regexp) (wait.State, error) {
 	if o.For == wait.LoginName {
+		if o.Timeout.Duration == 0 {
+			var cancel context.CancelFunc
+			ctx, cancel = context.WithTimeout(ctx, lookLimit)
+			defer cancel()
+		}
 		dial := func(ctx context.Context) (io.ReadCloser, error) {
 			return c.Console(ctx, t.Namespace, t.Name,
 				url.Values{"join": {"true"}, "tail": {strconv.Itoa(wait.ConsoleTail)}, "sinceReset": {"true"}})

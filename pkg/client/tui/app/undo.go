@@ -46,7 +46,9 @@ func (a *App) askUndo(m undoRead) {
 	words := w.Line(w.Program, "undo", id)
 	a.ask = &question{Ask: page.Ask{
 		Question: undoQuestion(m.last, duration.HumanDuration(w.Now().Sub(m.last.At))),
-		Task:     page.Task{Line: words, Do: func(ctx context.Context) error { return w.Actions.Undo(ctx, id) }},
+		Task: page.Task{Line: words, Bounded: true, Do: func(ctx context.Context) error {
+			return w.Actions.Undo(ctx, id) // each of its requests has its own time, as those of the verb had
+		}},
 	}}
 }
 

@@ -102,6 +102,7 @@ func (p pulled) askPull() tea.Cmd {
 	t := &Transfer{
 		What: fmt.Sprintf("pull of image %s to namespace %s", p.row.ref, namespace), To: "a claim of " + entry.Size,
 		Loses: "What has come stays, and the next pull goes on from there.", image: p.row.ref, namespace: namespace,
+		context: p.world.Context,
 	}
 	task := p.world.Transfers.Task(t,
 		p.world.Line(p.world.Program, "image pull", quoted(p.row.ref), "--namespace", quoted(namespace)),

@@ -112,7 +112,7 @@ func imageRows(w *World, c *catalogue) []*imageRow {
 	}
 	pulls := map[store.Key]*Transfer{}
 	for _, t := range w.Transfers.All() {
-		if t.image != "" {
+		if t.image != "" && t.context == w.Context {
 			pulls[store.Key{Namespace: t.namespace, Name: t.image}] = t
 		}
 	}

@@ -113,7 +113,7 @@ func (p *imageVM) says() []widget.Line {
 			Role: theme.Text,
 		},
 		login,
-		{Text: "+ on the page of VMs has everything else that a VM may have.", Role: theme.Dim},
+		{Text: "+ on the page of VMs has other disks, and more of what a VM may have.", Role: theme.Dim},
 	}
 }
 

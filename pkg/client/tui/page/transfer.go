@@ -25,8 +25,8 @@ type Transfer struct {
 	// Loses says what is lost when it is cancelled.
 	Loses string
 
-	// image is what a pull brings to which namespace; empty for what is no pull.
-	image, namespace string
+	// image is what a pull brings to which namespace of which context; empty for what is no pull.
+	image, namespace, context string
 
 	id      int
 	began   time.Time

@@ -40,7 +40,7 @@ const (
 )
 
 var names = map[string]Role{
-	"text": Text, "dim": Dim, "good": Good, "busy": Busy, "warn": Warn, "bad": Bad, "accent": Accent, "title": Title,
+	"dim": Dim, "good": Good, "busy": Busy, "warn": Warn, "bad": Bad, "accent": Accent, "title": Title,
 	"header": Header, "key": Key, "cursor": Cursor, "mark": Mark, "border": Border,
 	"found": Found, "found-here": FoundHere, "selected": Selected,
 }
