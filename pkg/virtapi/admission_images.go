@@ -42,9 +42,12 @@ func validateImageEnds(spec *clonev1beta1.VirtualMachineCloneSpec, crosses bool)
 		name  string
 		given bool
 	}{
-		{"patches", len(spec.Patches) > 0}, {"newMacAddresses", len(spec.NewMacAddresses) > 0},
-		{"newSMBiosSerial", spec.NewSMBiosSerial != nil}, {"volumeNamePolicy", spec.VolumeNamePolicy != nil},
-		{"labelFilters", len(spec.LabelFilters) > 0}, {"annotationFilters", len(spec.AnnotationFilters) > 0},
+		{"patches", len(spec.Patches) > 0},
+		{"newMacAddresses", len(spec.NewMacAddresses) > 0},
+		{"newSMBiosSerial", spec.NewSMBiosSerial != nil},
+		{"volumeNamePolicy", spec.VolumeNamePolicy != nil},
+		{"labelFilters", len(spec.LabelFilters) > 0},
+		{"annotationFilters", len(spec.AnnotationFilters) > 0},
 		{"template", len(spec.Template.LabelFilters)+len(spec.Template.AnnotationFilters) > 0},
 	} {
 		if of.given {

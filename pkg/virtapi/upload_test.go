@@ -36,11 +36,11 @@ func TestMayUpload(t *testing.T) {
 		asks        bool
 		conflict    string
 	}{
-		"new":                     {request: request, asks: true},
-		"goes on":                 {annotations: asked(request), request: request},
-		"another is under way":    {annotations: asked(other), request: request, conflict: "another image is being"},
-		"after a failure":         {annotations: ended(uploads.Failed), request: request, asks: true},
-		"after a success":         {annotations: ended(uploads.Succeeded), request: request, conflict: "image already"},
+		"new":                  {request: request, asks: true},
+		"goes on":              {annotations: asked(request), request: request},
+		"another is under way": {annotations: asked(other), request: request, conflict: "another image is being"},
+		"after a failure":      {annotations: ended(uploads.Failed), request: request, asks: true},
+		"after a success":      {annotations: ended(uploads.Succeeded), request: request, conflict: "image already"},
 		"the same, after a success": {annotations: map[string]string{
 			uploads.AnnotationState: uploads.Encode(uploads.State{ID: uploadID, Phase: uploads.Succeeded}),
 		}, request: request},

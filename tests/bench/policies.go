@@ -211,15 +211,15 @@ func (p *policed) hold(ctx context.Context, hold bool) error {
 		return err
 	}
 	for {
-		var report firewall.Report
+		var shown firewall.Report
 		out, stderr, err := p.Virtctl(ctx, nil, "-n", p.namespace, "firewall", "show", "vmi/"+p.vmi.Name, "-o", "json")
 		if err != nil {
 			return fmt.Errorf("virtctl firewall show: %w: %s", err, stderr)
 		}
-		if err := json.Unmarshal([]byte(out), &report); err != nil {
+		if err := json.Unmarshal([]byte(out), &shown); err != nil {
 			return err
 		}
-		for _, nic := range report.Interfaces {
+		for _, nic := range shown.Interfaces {
 			if nic.Name == "red" && (len(nic.Policies) > 0) == hold {
 				return nil
 			}

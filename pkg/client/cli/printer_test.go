@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"io"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -87,13 +88,12 @@ func TestOutputOfHostileObjects(t *testing.T) {
 	} {
 		for _, terminal := range []bool{false, true} {
 			var direct, out bytes.Buffer
-			o := &Output{Format: format, allowMissingKeys: true}
 			p := newPrinter(&out, terminal)
-			if err := o.Print(object, &direct); err != nil {
-				t.Fatal(err)
-			}
-			if err := o.Print(object, p); err != nil {
-				t.Fatal(err)
+			for _, to := range []io.Writer{&direct, p} {
+				o := &Output{Format: format, allowMissingKeys: true}
+				if err := o.Print(object, to); err != nil {
+					t.Fatal(err)
+				}
 			}
 			if found := hostile.Find(out.String(), false); found != "" && (terminal || !data) {
 				t.Errorf("%s, terminal %t: %s", format, terminal, found)

@@ -101,7 +101,8 @@ func removeRemains(dir string) error {
 		"audit.log": true, "audit-policy.yaml": true, "etcd.sock": true, "etcd-peer.sock": true,
 	}
 	for _, e := range entries {
-		if !ours[e.Name()] {
+		rotated, _ := filepath.Match("audit-*.log", e.Name()) // a pattern that is one
+		if !ours[e.Name()] && !rotated {
 			return fmt.Errorf("%s has no instance but other files (%s): remove it yourself if it is not needed",
 				dir, e.Name())
 		}

@@ -206,8 +206,8 @@ func Unneeded(ctx context.Context, r Reader, namespace, claim string) error {
 		return nil
 	}
 	slices.Sort(out)
-	return fmt.Errorf("the image on claim %s/%s is not deleted: copies of it have no volume yet and would get none: %s; "+
-		"start the VMs that have them first, or delete them", namespace, claim, strings.Join(out, ", "))
+	return fmt.Errorf("the image on claim %s/%s is not deleted: copies of it have no volume yet and would get none: "+
+		"%s; start the VMs that have them first, or delete them", namespace, claim, strings.Join(out, ", "))
 }
 
 // Labels returns the labels of a claim with the image.

@@ -46,7 +46,7 @@ func Names() []string {
 
 // Parse reads what follows --for=: running, stopped, ready, agent, ip, deleted, condition=TYPE[=STATUS] or
 // jsonpath=EXPRESSION[=VALUE]. Conditions of the instance are found when the VirtualMachine has none of
-// that type; onVMI evaluates jsonpath on the instance instead of the VirtualMachine, and waits for the end of that alone.
+// that type; onVMI is of the instance alone: jsonpath is evaluated on it, and its end is waited for.
 func Parse(text string, onVMI bool) (Condition, error) {
 	kind, argument, hasArgument := strings.Cut(text, "=")
 	switch {

@@ -130,7 +130,7 @@ func (o *VMOptions) makeCopy(
 }
 
 // removeCloned deletes the claim that a clone has made already, without which the clone ends, too.
-func removeCloned(ctx context.Context, c *client.Client, namespace, name string, clone types.UID) error {
+func removeCloned(ctx context.Context, c *client.Client, namespace, name string, of types.UID) error {
 	var claim metav1.PartialObjectMetadata
 	path := "/api/v1/namespaces/" + namespace + "/" + client.Claims + "/" + name
 	if err := c.Read(ctx, path, nil, &claim); apierrors.IsNotFound(err) {
@@ -138,7 +138,7 @@ func removeCloned(ctx context.Context, c *client.Client, namespace, name string,
 	} else if err != nil {
 		return fmt.Errorf("whether claim %s/%s is left cannot be said: %w", namespace, name, err)
 	}
-	if !clones.Made(&metav1.ObjectMeta{UID: clone}, &claim) {
+	if !clones.Made(&metav1.ObjectMeta{UID: of}, &claim) {
 		return nil
 	}
 	err := c.DeleteObject(ctx, "/api/v1", namespace, client.Claims, name,

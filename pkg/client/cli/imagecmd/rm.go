@@ -30,7 +30,8 @@ func NewCmdRemove(f *cli.Factory) *cobra.Command {
 		Aliases: []string{"remove"},
 		Short:   "Delete an image of a namespace, or remove one from your own catalogue",
 		Long: `Delete an image of a namespace: its claim. VMs that were made of it have disks of their own and keep them; while one of
-these has no volume yet, the image is not deleted. A VM that boots from the claim itself loses its disk when it stops. It asks first; where nobody can be asked, --yes must be given.
+these has no volume yet, the image is not deleted. A VM that boots from the claim itself loses its disk when it stops.
+It asks first; where nobody can be asked, --yes must be given.
 
 With --own it is removed from your own catalogue, and no claim is deleted.`,
 		Example: cli.Examples(f.Program, `

@@ -17,7 +17,8 @@ import (
 // An upload replaces the disk of a claim: mine says why the claim is another's, "" when it is not. Of one that is not
 // there the StorageClass must be. One that may not be read is left to the server.
 func (o *Options) There(
-	ctx context.Context, f *cli.Factory, c *client.Client, t cli.Target, mine func(*corev1.PersistentVolumeClaim) string,
+	ctx context.Context, f *cli.Factory, c *client.Client, t cli.Target,
+	mine func(*corev1.PersistentVolumeClaim) string,
 ) (string, error) {
 	var there corev1.PersistentVolumeClaim
 	if err := c.Read(ctx, "/api/v1/namespaces/"+t.Namespace+"/"+client.Claims+"/"+t.Name, nil, &there); err != nil {

@@ -215,8 +215,8 @@ func Run(ctx context.Context, o *Options) error {
 }
 
 // notAsked says of a claim that no upload was asked for yet.
-const notAsked = "no upload has made it: its disk, which may be a VM's, would be replaced; choose another name, or give " +
-	"--no-create to say that you mean it"
+const notAsked = "no upload has made it: its disk, which may be a VM's, would be replaced; choose another name, or " +
+	"give --no-create to say that you mean it"
 
 // create returns the claim that is to be made; nil when it must exist already. It fails when the claim is not there and
 // cannot be made, before anything is.

@@ -70,7 +70,8 @@ when one of them is not there, after the logs of the others.`,
 	flags := cmd.Flags()
 	o.Chosen.AddFlag(cmd)
 	flags.StringVar(&o.Source, "source", string(logs.Serial), "Whose log: "+strings.Join(sources, ", "))
-	flags.BoolVarP(&o.Follow, "follow", "f", false, "Go on with what is added; of the launcher's log, until its pod ends")
+	flags.BoolVarP(&o.Follow, "follow", "f", false,
+		"Go on with what is added; of the launcher's log, until its pod ends")
 	flags.Int64Var(&o.Tail, "tail", -1, "How many `LINES` of the past; -1 is all")
 	flags.Var(&o.Since, "since", "Only what is newer than a duration such as 5m")
 	flags.BoolVar(&o.Timestamps, "timestamps", false, "Begin each line of the launcher's log with its time")

@@ -203,7 +203,7 @@ func (o *Options) all(ctx context.Context, c *client.Client, targets []cli.Targe
 	if o.Output.Given() && (len(objects) > 0 || !alone) {
 		err = o.Output.PrintAll(objects, alone, o.Factory.IO.Out)
 	}
-	return cli.Joined(append(failures, err)...)
+	return cli.Joined(cli.Joined(failures...), err)
 }
 
 // lookLimit bounds one look at a console, whose end nobody tells.

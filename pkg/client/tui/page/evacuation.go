@@ -87,7 +87,9 @@ func (p *Evacuation) refusal() string {
 		return ReadOnly
 	case p.at.IsZero() || p.err != nil || r == nil:
 		return "the plan is not there yet"
-	case p.reading || p.planned != p.rows():
+	case p.planned != p.rows():
+		return "the guests of the node have changed, and the plan is being read again"
+	case p.reading:
 		return "the plan is being read again"
 	case len(r.Guests) == 0 && r.Cordoned:
 		return "no guest runs there, and the node is cordoned already"
