@@ -2,9 +2,9 @@ package cli
 
 import (
 	"bytes"
-	"io"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
