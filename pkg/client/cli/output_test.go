@@ -3,6 +3,7 @@ package cli
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -123,6 +124,42 @@ func TestOutput(t *testing.T) {
 		}
 		if err := o.Print(list, &b); err != nil || b.String() != test.many {
 			t.Errorf("%q: got %q, %v; want %q", test.args, b.String(), err, test.many)
+		}
+	}
+}
+
+// What is printed one after the other is a stream of documents.
+func TestOutputOfSeveral(t *testing.T) {
+	one, two := machine("a"), machine("b")
+	o := NewOutput()
+	parse(t, o, "-o", "yaml")
+	var b bytes.Buffer
+	for _, vm := range []*v1.VirtualMachine{&one, &two} {
+		if err := o.Print(vm, &b); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if strings.Count(b.String(), "---\n") != 1 || strings.HasPrefix(b.String(), "---") {
+		t.Errorf("%q", b.String())
+	}
+}
+
+// Errors of several objects are one, whose code is that on which they agree.
+func TestJoined(t *testing.T) {
+	absent := &ExitError{Code: ExitNotFound, Err: errors.New("a")}
+	late := &ExitError{Code: ExitTimeout, Err: errors.New("b")}
+	for _, c := range []struct {
+		errs []error
+		code int
+		text string
+	}{
+		{[]error{nil, nil}, ExitOK, ""},
+		{[]error{nil, absent}, ExitNotFound, "a"},
+		{[]error{absent, nil, late}, ExitFailure, "a\nb"},
+	} {
+		err := Joined(c.errs...)
+		if ExitCode(err) != c.code || err != nil && Explain(err, Connection{}) != c.text {
+			t.Errorf("%v: code %d, %v", c.errs, ExitCode(err), err)
 		}
 	}
 }

@@ -4,10 +4,36 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	v1 "kubevirt.io/api/core/v1"
 
 	"github.com/virtkit/virtkit/pkg/client/action/wait"
 )
+
+// An instance is deleted when it is gone, or another of its name is there, whatever becomes of its VM.
+func TestUntilInstanceGone(t *testing.T) {
+	vm := &v1.VirtualMachine{}
+	for name, tc := range map[string]struct {
+		there types.UID // "" for none
+		gone  bool
+	}{"there": {"old", false}, "none": {"", true}, "another": {"new", true}} {
+		state := wait.State{VM: vm}
+		if tc.there != "" {
+			state.VMI = &v1.VirtualMachineInstance{ObjectMeta: metav1.ObjectMeta{UID: tc.there}}
+		}
+		if gone, err := UntilInstanceGone("old").Met(state); err != nil || gone != tc.gone {
+			t.Errorf("%s: %v, %v", name, gone, err)
+		}
+	}
+	deleted, err := wait.Parse("deleted", true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if gone, err := deleted.Met(wait.State{VM: vm}); !gone || err != nil {
+		t.Errorf("wait vmi/NAME: %v, %v", gone, err)
+	}
+}
 
 // TestUntilPaused: a pause is done when the guest stands still and its VM shows it.
 func TestUntilPaused(t *testing.T) {

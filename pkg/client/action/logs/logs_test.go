@@ -125,6 +125,32 @@ func TestFollow(t *testing.T) {
 	}
 }
 
+// The log of a VM that does not run is waited for, and that is said once.
+func TestFollowBeforeTheStart(t *testing.T) {
+	api := clienttest.New(t)
+	vm := v1.VirtualMachine{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "vm", UID: "vm"}}
+	api.Put(vms+"/vm", vm)
+	api.Put(vms, v1.VirtualMachineList{Items: []v1.VirtualMachine{vm}})
+	api.Put(vmis+"/vm", http.NotFoundHandler())
+	api.Put(vmis, v1.VirtualMachineInstanceList{})
+	api.Put(logPath, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, "boots\n")
+		for _, path := range []string{vms, vmis} { // the machine is deleted
+			api.Put(path, map[string]any{"items": []any{}})
+		}
+	}))
+	var said []string
+	note := func(text string) {
+		said = append(said, text)
+		run(api, "first")
+	}
+	var out bytes.Buffer
+	err := Copy(t.Context(), api.Client(), "ns", "vm", Options{Source: Serial, Tail: -1, Follow: true, Note: note}, &out)
+	if err != nil || out.String() != "boots\n" || len(said) != 1 || !strings.Contains(said[0], "ns/vm does not run") {
+		t.Errorf("%q, %v, said %q", out.String(), err, said)
+	}
+}
+
 // A log that is followed goes on when the API server was away.
 func TestFollowOverAnOutage(t *testing.T) {
 	api := running(t, "i")

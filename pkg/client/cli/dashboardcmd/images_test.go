@@ -9,6 +9,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/virtkit/virtkit/pkg/client/action/client/clienttest"
 	"github.com/virtkit/virtkit/pkg/client/action/journal"
@@ -35,6 +37,16 @@ func TestImageIsRemoved(t *testing.T) {
 	image := &store.Image{Namespace: "prod", Name: "debian-13", UID: "u1", Ref: "debian/13"}
 	if err := a.RemoveImage(t.Context(), image); err != nil {
 		t.Error(err)
+	}
+	// A copy that has no volume yet would lose what fills it.
+	copied := corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: "web-disk"}}
+	copied.Spec.DataSource = &corev1.TypedLocalObjectReference{Kind: "PersistentVolumeClaim", Name: "debian-13"}
+	copied.Status.Phase = corev1.ClaimPending
+	api.Put("/api/v1/namespaces/prod/persistentvolumeclaims", corev1.PersistentVolumeClaimList{
+		Items: []corev1.PersistentVolumeClaim{copied},
+	})
+	if err := a.RemoveImage(t.Context(), image); err == nil || !strings.Contains(err.Error(), "web-disk") {
+		t.Errorf("with a copy that waits: %v", err)
 	}
 	want := []string{"DELETE /api/v1/namespaces/prod/persistentvolumeclaims/debian-13"}
 	if diff := cmp.Diff(want, asked); diff != "" {

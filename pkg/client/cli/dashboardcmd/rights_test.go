@@ -39,6 +39,18 @@ func TestRightsIntoGuests(t *testing.T) {
 	if why := a.ForbiddenTo("prod", "get", client.VMIs+"/console"); why != "" {
 		t.Error(why)
 	}
+	// One that is for some names is the server's to refuse, as is a subresource of all.
+	a.rules = granted(map[string]*authorizationv1.SubjectRulesReviewStatus{
+		"prod": {ResourceRules: []authorizationv1.ResourceRule{{
+			Verbs: []string{"update"}, APIGroups: []string{v1.SubresourceStorageGroupVersion.Group},
+			Resources: []string{client.VMs + "/start", "*/stop"}, ResourceNames: []string{"web"},
+		}}},
+	})
+	for _, sub := range []string{"/start", "/stop"} {
+		if why := a.ForbiddenTo("prod", "update", client.VMs+sub); why != "" {
+			t.Error(why)
+		}
+	}
 	const want = "you may not get virtualmachineinstances/vnc in prod"
 	if why := a.ForbiddenTo("prod", "get", client.VMIs+"/vnc"); why != want {
 		t.Errorf("%q", why)
