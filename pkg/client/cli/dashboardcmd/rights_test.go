@@ -42,12 +42,12 @@ func TestRightsIntoGuests(t *testing.T) {
 	// One that is for some names is the server's to refuse, as is a subresource of all.
 	a.rules = granted(map[string]*authorizationv1.SubjectRulesReviewStatus{
 		"prod": {ResourceRules: []authorizationv1.ResourceRule{{
-			Verbs: []string{"update"}, APIGroups: []string{v1.SubresourceStorageGroupVersion.Group},
-			Resources: []string{client.VMs + "/start", "*/stop"}, ResourceNames: []string{"web"},
+			Verbs: []string{"get"}, APIGroups: []string{v1.SubresourceStorageGroupVersion.Group},
+			Resources: []string{client.VMIs + "/console", "*/usbredir"}, ResourceNames: []string{"web"},
 		}}},
 	})
-	for _, sub := range []string{"/start", "/stop"} {
-		if why := a.ForbiddenTo("prod", "update", client.VMs+sub); why != "" {
+	for _, sub := range []string{"/console", "/usbredir"} {
+		if why := a.ForbiddenTo("prod", "get", client.VMIs+sub); why != "" {
 			t.Error(why)
 		}
 	}
