@@ -43,10 +43,10 @@ func TestRightsIntoGuests(t *testing.T) {
 	a.rules = granted(map[string]*authorizationv1.SubjectRulesReviewStatus{
 		"prod": {ResourceRules: []authorizationv1.ResourceRule{{
 			Verbs: []string{"get"}, APIGroups: []string{v1.SubresourceStorageGroupVersion.Group},
-			Resources: []string{client.VMIs + "/console", "*/usbredir"}, ResourceNames: []string{"web"},
+			Resources: []string{client.VMIs + "/console", "*/portforward"}, ResourceNames: []string{"web"},
 		}}},
 	})
-	for _, sub := range []string{"/console", "/usbredir"} {
+	for _, sub := range []string{"/console", "/portforward"} {
 		if why := a.ForbiddenTo("prod", "get", client.VMIs+sub); why != "" {
 			t.Error(why)
 		}
