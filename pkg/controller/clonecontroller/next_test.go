@@ -175,6 +175,17 @@ func TestFailures(t *testing.T) {
 	}
 }
 
+// A clone says why its snapshot has failed, which it deletes.
+func TestSnapshotFailedWhy(t *testing.T) {
+	v := viewOf(clonev1beta1.SnapshotInProgress)
+	v.Clone.Status.SnapshotName, v.Snapshot = new("tmp-snapshot-u"), readySnapshot()
+	v.Snapshot.Status.Phase, v.Snapshot.Status.Error = v1beta1.Failed, &v1beta1.Error{Message: new("the pool is full")}
+	if step := Next(*v); step.Status == nil ||
+		!strings.HasSuffix(step.Status.Conditions[0].Message, "failed: the pool is full") {
+		t.Errorf("%+v", step.Status)
+	}
+}
+
 // A clone that failed takes away what it has made, the restore first, and nothing that it is made from.
 func TestDiscard(t *testing.T) {
 	v := viewOf(clonev1beta1.Failed)

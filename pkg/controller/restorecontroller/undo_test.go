@@ -203,6 +203,10 @@ func TestIrreversible(t *testing.T) {
 			if said == nil || said.Status != corev1.ConditionFalse || !strings.HasPrefix(said.Reason, tc.want) {
 				t.Errorf("says %+v", said)
 			}
+			failed := conditions.Find(w.restore().Status.Conditions, v1beta1.ConditionFailure) != nil
+			if never := strings.HasSuffix(tc.want, "is gone"); failed != never {
+				t.Errorf("failed %t, want %t", failed, never)
+			}
 			if vm := w.vm("vm"); vm.Spec.Template.Spec.Domain.CPU.Cores != 1 || vm.Status.RestoreInProgress != nil {
 				t.Errorf("VM %+v, %+v", vm.Spec, vm.Status)
 			}

@@ -26,6 +26,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"kubevirt.io/api/export/v1beta1"
 
@@ -539,6 +540,37 @@ func TestCreate(t *testing.T) {
 	if _, err := Create(t.Context(), c, export, false); !apierrors.IsForbidden(err) ||
 		strings.Join(c.deleted, " ") != "virtualmachineexports/e" {
 		t.Errorf("without the right to Secrets: %v, deleted %v", err, c.deleted)
+	}
+}
+
+// former has the token of an export before, until the garbage collector has come by.
+type former struct {
+	*cluster
+	owner types.UID
+	tries int
+}
+
+func (f *former) CreateSecret(ctx context.Context, secret *corev1.Secret, dryRun bool) (*corev1.Secret, error) {
+	if f.tries++; f.tries < 3 {
+		return nil, apierrors.NewAlreadyExists(schema.GroupResource{Resource: "secrets"}, secret.Name)
+	}
+	return f.cluster.CreateSecret(ctx, secret, dryRun)
+}
+
+func (f *former) Secret(_ context.Context, _, name string) (*corev1.Secret, error) {
+	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name, OwnerReferences: []metav1.OwnerReference{{
+		Kind: exports.Kind, Name: "e", UID: f.owner, Controller: new(true),
+	}}}}, nil
+}
+
+// An export that follows another of its name does not take that one's token, which goes.
+func TestCreateAnew(t *testing.T) {
+	for owner, tries := range map[types.UID]int{"before": 3, "made": 1} {
+		f := &former{cluster: newCluster(t), owner: owner}
+		export := New(Request{Namespace: "ns", Name: "e", Source: Source{exports.KindSnapshot, "s"}})
+		if _, err := Create(t.Context(), f, export, false); err != nil || f.tries != tries {
+			t.Errorf("a token of %s: %d tries, %v", owner, f.tries, err)
+		}
 	}
 }
 

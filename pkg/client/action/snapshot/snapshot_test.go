@@ -111,7 +111,11 @@ func TestLook(t *testing.T) {
 		"it stops":      {runs: true, wrong: "wait with `virtctl wait demo --for=stopped -n default`"},
 		"stopped first": {runs: true, options: RestoreOptions{Stop: true}, exists: true},
 		"another":       {runs: true, options: RestoreOptions{Target: "copy", Patches: []string{"{}"}}},
-		"patched":       {options: RestoreOptions{Patches: []string{"{}"}}, wrong: "VM default/demo exists"},
+		"a name that is there": {
+			options: RestoreOptions{Target: "copy", VolumePolicy: "PrefixTargetName"},
+			wrong:   "claim copy-disk, which volume disk would get, is there already",
+		},
+		"patched": {options: RestoreOptions{Patches: []string{"{}"}}, wrong: "VM default/demo exists"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			api := clienttest.New(t)
@@ -122,6 +126,10 @@ func TestLook(t *testing.T) {
 				vm.Spec.RunStrategy = new(v1.RunStrategyAlways)
 			}
 			api.Put(machines+"demo", vm)
+			api.Put("/api/v1/namespaces/default/persistentvolumeclaims/copy-disk", metav1.PartialObjectMetadata{
+				TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "PersistentVolumeClaim"},
+				ObjectMeta: metav1.ObjectMeta{Name: "copy-disk"},
+			})
 			if tc.runs {
 				api.Put(instances+"demo",
 					&v1.VirtualMachineInstance{Status: v1.VirtualMachineInstanceStatus{Phase: v1.Running}})
