@@ -98,7 +98,9 @@ func mayUpload(claim *corev1.PersistentVolumeClaim, request uploads.Request) (*u
 		return nil, conflictClaim(claim, fmt.Sprintf("another image is being uploaded to it since %s; wait, or end "+
 			"that with `virtctl image-upload pvc %s --cancel`", current.Since.Format(time.RFC3339), claim.Name))
 	case state != nil && state.Phase == uploads.Succeeded && state.ID == request.ID:
-		return nil, nil // it was, meanwhile
+		// A guest may have written to it since.
+		return nil, conflictClaim(claim, fmt.Sprintf("it has had this image since %s: the upload was complete",
+			state.Ended.Format(time.RFC3339)))
 	case state != nil && state.Phase == uploads.Succeeded:
 		return nil, conflictClaim(claim,
 			"it has an uploaded image already; upload to another claim, or delete this one")

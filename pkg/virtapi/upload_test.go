@@ -43,7 +43,7 @@ func TestMayUpload(t *testing.T) {
 		"after a success":      {annotations: ended(uploads.Succeeded), request: request, conflict: "image already"},
 		"the same, after a success": {annotations: map[string]string{
 			uploads.AnnotationState: uploads.Encode(uploads.State{ID: uploadID, Phase: uploads.Succeeded}),
-		}, request: request},
+		}, request: request, conflict: "it has had this image since"},
 		"cancel":                  {annotations: asked(request), request: cancel, asks: true},
 		"cancel again":            {annotations: asked(cancelled), request: cancel},
 		"cancel nothing":          {request: cancel, conflict: "is not being uploaded"},

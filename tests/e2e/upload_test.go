@@ -46,7 +46,7 @@ func TestImageUpload(t *testing.T) {
 	}
 	bootsFrom(t, ns, "whole")
 	if _, stderr, err := c.Virtctl(t.Context(), nil, "-n", ns, "image-upload", "pvc", "whole",
-		"--image-path="+tinyDisk); err == nil || !strings.Contains(stderr, "has an uploaded image already") {
+		"--image-path="+tinyDisk); err == nil || !strings.Contains(stderr, "has had this image since") {
 		t.Errorf("a second time: %v %s", err, stderr)
 	}
 }

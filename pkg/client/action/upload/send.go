@@ -3,7 +3,6 @@ package upload
 import (
 	"bufio"
 	"context"
-	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
@@ -37,8 +36,6 @@ type sending struct {
 	state uploads.State
 	cause error // why it does not go on
 	said  bool  // Waits has been told
-	// streams says that this run has sent, or tried to.
-	streams bool
 }
 
 // aWhile is how long an upload may take to begin before that is worth a word.
@@ -65,7 +62,7 @@ func (s *sending) run(ctx context.Context) (uploads.State, error) {
 		}
 		switch {
 		case err == nil && state.Phase == uploads.Succeeded:
-			return state, s.same(state)
+			return state, nil
 		case err == nil && state.Phase.Final():
 			return state, fmt.Errorf("upload to claim %s/%s: %w", s.Namespace, s.Claim, &FailedError{state})
 		case err == nil && state.Phase == uploads.Receiving && s.ContainerDisk == nil:
@@ -92,23 +89,6 @@ func (s *sending) run(ctx context.Context) (uploads.State, error) {
 		case <-time.After(poll):
 		}
 	}
-}
-
-// same reports an upload that had succeeded before this run sent anything, of an image that only begins as this one
-// does: the name of an upload is not of all its bytes.
-func (s *sending) same(state uploads.State) error {
-	if s.streams || s.ContainerDisk != nil || len(state.SHA256) != uploads.SumSize {
-		return nil
-	}
-	sum := sha256.New()
-	if _, err := io.Copy(sum, io.NewSectionReader(s.Image, 0, s.Image.Size)); err != nil {
-		return &localError{fmt.Errorf("read the image: %w", err)}
-	}
-	if hex.EncodeToString(sum.Sum(nil)) != state.SHA256 {
-		return fmt.Errorf("claim %s/%s has another image already; upload to another claim, or delete this one",
-			s.Namespace, s.Claim)
-	}
-	return nil
 }
 
 // tooLong returns the error of an upload that has not gone on for too long, with what it waited for.
@@ -181,7 +161,6 @@ func (s *sending) note(state uploads.State) {
 
 // send sends over one stream, until the pod has said how the upload ended, or the stream breaks.
 func (s *sending) send(ctx context.Context) error {
-	s.streams = true
 	conn, err := s.api.Upload(ctx, s.Namespace, s.Claim, s.Session)
 	if err != nil {
 		return err
