@@ -28,9 +28,11 @@ const (
 	ruleCost = .05
 )
 
-// red is the network that the guest and the pod are on.
-const red = `{"cniVersion":"1.0.0","name":"red","type":"bridge","bridge":"lan1","ipam":{"type":"host-local",` +
-	`"dataDir":"/run/cni-bench","ranges":[[{"subnet":"203.0.113.0/24"}]]}}`
+// onLAN defines a network on the bridge of all nodes, whose addresses each node gives by itself from one on.
+func onLAN(name, from string) string {
+	return `{"cniVersion":"1.0.0","name":"` + name + `","type":"bridge","bridge":"lan1","ipam":{"type":"host-local",` +
+		`"dataDir":"/run/cni-bench","ranges":[[{"subnet":"203.0.113.0/24","rangeStart":"` + from + `"}]]}}`
+}
 
 // policies compares a guest on a network of Multus behind a MultiNetworkPolicy of many rules with the same guest
 // without, in turns. It has a cluster of its own, since Multus takes part in the start of every pod.
@@ -57,9 +59,11 @@ type policed struct {
 }
 
 func (p *policed) measure(ctx context.Context) (rows []Row, err error) {
-	if err := p.Client.Create(ctx, p.object("k8s.cni.cncf.io/v1", "NetworkAttachmentDefinition", "red",
-		map[string]any{"config": red})); err != nil {
-		return nil, err
+	for name, from := range map[string]string{"red": "203.0.113.10", "asks": "203.0.113.100"} {
+		if err := p.Client.Create(ctx, p.object("k8s.cni.cncf.io/v1", "NetworkAttachmentDefinition", name,
+			map[string]any{"config": onLAN(name, from)})); err != nil {
+			return nil, err
+		}
 	}
 	p.vmi = p.bench.vmi("policed")
 	withInit(p.vmi, served)
@@ -78,7 +82,7 @@ func (p *policed) measure(ctx context.Context) (rows []Row, err error) {
 		return nil, err
 	}
 	pod := p.pod("asks")
-	pod.Annotations = map[string]string{network.AnnotationNetworks: "red"}
+	pod.Annotations = map[string]string{network.AnnotationNetworks: "asks"}
 	if _, err := p.untilRunning(ctx, pod); err != nil {
 		return nil, err
 	}
