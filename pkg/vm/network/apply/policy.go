@@ -282,6 +282,26 @@ type Passage struct {
 	Ingress, Egress map[string]uint64
 }
 
+// rereads is how often a table is read anew that was taken away, or made, meanwhile.
+const rereads = 10
+
+// countersOf reads the objects of a table; nil when there is no such table. It goes with the last policy, also while it
+// is read, which the package that reads says by a text alone.
+func countersOf(conn *nftables.Conn, t *nftables.Table) (list []nftables.Obj, err error) {
+	for range rereads {
+		var before inTable
+		if before, err = policiesBefore(conn, t); err == nil {
+			if !before.table {
+				return nil, nil
+			}
+			if list, err = conn.GetObjects(t); err == nil {
+				return list, nil
+			}
+		}
+	}
+	return nil, err
+}
+
 // Passed returns what the policies of a plan have counted in the network namespace ns, by interface.
 func Passed(ns *os.File, plan network.Plan, rules multipolicy.Rules) (map[string]Passage, error) {
 	out := map[string]Passage{}
@@ -290,12 +310,9 @@ func Passed(ns *os.File, plan network.Plan, rules multipolicy.Rules) (map[string
 		return nil, fmt.Errorf("open nftables: %w", err)
 	}
 	t := &nftables.Table{Name: policyTable, Family: nftables.TableFamilyBridge}
-	if before, err := policiesBefore(conn, t); err != nil || !before.table {
+	list, err := countersOf(conn, t)
+	if err != nil || list == nil {
 		return out, policyError(err)
-	}
-	list, err := conn.GetObjects(t)
-	if err != nil {
-		return nil, fmt.Errorf("read counters of table %s: %w", policyTable, err)
 	}
 	packets := map[string]uint64{}
 	for _, o := range list {

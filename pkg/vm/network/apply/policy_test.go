@@ -395,6 +395,38 @@ func TestTinyFragment(t *testing.T) {
 	}
 }
 
+// Counters are read while the policies come and go, and their table with them.
+func TestPassedWhileTheyChange(t *testing.T) {
+	p := newPoliced(t, policies())
+	done := make(chan error, 1)
+	go func() {
+		for n := range 200 {
+			of := policies()
+			if n%2 == 0 {
+				of.Policies = nil
+			}
+			if err := Police(p.pod, p.plan, p.rules(of)); err != nil {
+				done <- err
+				return
+			}
+		}
+		done <- nil
+	}()
+	for {
+		if _, err := Passed(p.pod, p.plan, p.rules(policies())); err != nil {
+			t.Error(err)
+		}
+		select {
+		case err := <-done:
+			if err != nil {
+				t.Error(err)
+			}
+			return
+		default:
+		}
+	}
+}
+
 // Other rules take the place of those before; connections and counters stay, and nothing else is left of them.
 func TestPoliciesChange(t *testing.T) {
 	p := newPoliced(t, policies())
