@@ -75,6 +75,12 @@ func networks(ctx context.Context, b *bench) (rows []Row, err error) {
 		vmi := b.vmi("net-" + name)
 		vmi.Spec.Domain.Devices.Interfaces[0] = *nic
 		withInit(vmi, served)
+		v4, v6 := false, false
+		for _, a := range addresses["serves"] {
+			v4, v6 = v4 || a.Is4(), v6 || !a.Is4()
+		}
+		vmi.Spec.Volumes[len(vmi.Spec.Volumes)-1].CloudInitNoCloud.NetworkData = fmt.Sprintf(
+			"version: 2\nethernets:\n  eth0: {dhcp4: %t, dhcp6: %t}\n", v4, v6)
 		gone, err := b.booted(ctx, vmi)
 		defer func() { err = errors.Join(err, gone()) }()
 		if err != nil {
