@@ -145,7 +145,8 @@ func TestFollowBeforeTheStart(t *testing.T) {
 		run(api, "first")
 	}
 	var out bytes.Buffer
-	err := Copy(t.Context(), api.Client(), "ns", "vm", Options{Source: Serial, Tail: -1, Follow: true, Note: note}, &out)
+	reading := Options{Source: Serial, Tail: -1, Follow: true, Note: note}
+	err := Copy(t.Context(), api.Client(), "ns", "vm", reading, &out)
 	if err != nil || out.String() != "boots\n" || len(said) != 1 || !strings.Contains(said[0], "ns/vm does not run") {
 		t.Errorf("%q, %v, said %q", out.String(), err, said)
 	}
