@@ -36,7 +36,7 @@ func TestSerialConsoleLog(t *testing.T) {
 		t.Helper()
 		eventually(t, time.Minute, "the log of "+pod+" has "+text, func() string {
 			if got := log(pod); !strings.Contains(got, text) {
-				return got
+				return instead(got)
 			}
 			return ""
 		})

@@ -177,7 +177,7 @@ func TestDeclaredVolumes(t *testing.T) {
 	eventually(t, 30*time.Second, "a restart is asked for", func() string {
 		if why := g.restartMessage(t); !strings.HasSuffix(why,
 			"spec.template.spec.domain.devices.disks[bay] (a CD-ROM drive comes, goes and changes only then)") {
-			return why
+			return instead(why)
 		}
 		return ""
 	})

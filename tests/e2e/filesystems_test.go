@@ -93,7 +93,7 @@ func TestFilesystems(t *testing.T) {
 			return err.Error()
 		}
 		if got := con.run(t, "cat /mnt/app-config/settings"); got != "colour: green" {
-			return got
+			return instead(got)
 		}
 		return ""
 	})

@@ -81,7 +81,7 @@ func (g *guest) receives(t *testing.T, last []byte) {
 	g.in(t, "sh", "-c", fmt.Sprintf("%s receive eth1 %x 900 >%s 2>&1 </dev/null &", rawProgram, last, rawReceived))
 	eventually(t, time.Minute, g.name+" receives", func() string {
 		if out := g.in(t, "head", "-n", "1", rawReceived); out != "ready" {
-			return out
+			return instead(out)
 		}
 		return ""
 	})

@@ -104,7 +104,8 @@ func (g *guest) pod(t *testing.T) corev1.Pod {
 	return pods[0]
 }
 
-// eventually waits until the condition gives "", and else fails with what it said last.
+// eventually waits until the condition gives "", and else fails with what it said last. What comes from elsewhere and
+// may be empty is given with instead.
 func eventually(t *testing.T, within time.Duration, what string, condition func() string) {
 	t.Helper()
 	deadline := time.Now().Add(patience * within)
@@ -125,6 +126,9 @@ func eventually(t *testing.T, within time.Duration, what string, condition func(
 		}
 	}
 }
+
+// instead is what a condition of eventually gives while it has said, which may be nothing, and not what is waited for.
+func instead(said string) string { return fmt.Sprintf("it says %q", said) }
 
 func (g *guest) waitPhase(t *testing.T, within time.Duration, phases ...v1.VirtualMachineInstancePhase,
 ) *v1.VirtualMachineInstance {

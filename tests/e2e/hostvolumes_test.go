@@ -113,7 +113,7 @@ func TestHostVolumes(t *testing.T) {
 		eventually(t, 30*time.Second, "the disk names "+node, func() string {
 			got := con.run(t, "echo 3 > /proc/sys/vm/drop_caches; tr -d '\\0' < "+virtioDisk("metrics")+" | "+host)
 			if got != ">"+node+"<" {
-				return got
+				return instead(got)
 			}
 			return ""
 		})

@@ -132,7 +132,7 @@ func (c *cluster) waitComponents(t *testing.T, ns string, killed map[types.UID]b
 			return err.Error()
 		}
 		if _, stderr, err := c.Virtctl(t.Context(), nil, "version"); err != nil {
-			return stderr
+			return instead(stderr)
 		}
 		return ""
 	})

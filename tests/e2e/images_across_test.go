@@ -38,7 +38,7 @@ func TestImageOfAnotherNamespace(t *testing.T) {
 	eventually(t, 20*time.Second, "the copy is refused to who may read the image alone", func() string {
 		_, errOut, err := c.Virtctl(t.Context(), nil, create...)
 		if err == nil || !strings.Contains(errOut, "virtualmachineclones/source") {
-			return errOut
+			return instead(errOut)
 		}
 		return ""
 	})
@@ -61,7 +61,7 @@ func TestImageOfAnotherNamespace(t *testing.T) {
 	eventually(t, 20*time.Second, "the VM is created", func() string {
 		_, errOut, err := c.Virtctl(t.Context(), nil, create...)
 		if err != nil {
-			return errOut
+			return instead(errOut)
 		}
 		return ""
 	})

@@ -237,7 +237,7 @@ func (g *guest) configured(t *testing.T, address string) string {
 		if strings.Contains(out, address+"/") && strings.Contains(out, "default via fe80::") {
 			return ""
 		}
-		return out
+		return instead(out)
 	})
 	return out
 }

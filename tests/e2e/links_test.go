@@ -113,7 +113,7 @@ func TestInterfaceState(t *testing.T) {
 	g.edit(t, func(spec *v1.VirtualMachineInstanceSpec) { spec.Domain.Devices.Interfaces[0].Model = "e1000e" })
 	eventually(t, 30*time.Second, "what needs a restart is named", func() string {
 		if message := g.restartMessage(t); !strings.Contains(message, "domain.devices.interfaces[default]") {
-			return message
+			return instead(message)
 		}
 		return ""
 	})

@@ -209,7 +209,7 @@ func (g *guest) loseSessions(t *testing.T, ready func(*testing.T, string, map[st
 	eventually(t, time.Minute, "both commands run", func() string {
 		_, stderr, err := g.Virtctl(t.Context(), nil, "-n", g.ns, "exec", g.name, "--", "cat", "/tmp/exec", "/tmp/ssh")
 		if err != nil {
-			return stderr
+			return instead(stderr)
 		}
 		return ""
 	})

@@ -620,7 +620,7 @@ func (f *faulty) sound(t *testing.T, node string) {
 			if strings.Contains(stdout, "record") && !strings.Contains(stdout, "nothing is written") {
 				t.Fatalf("records: %s %s", stdout, stderr)
 			}
-			return stdout + stderr
+			return instead(stdout + stderr)
 		}
 		n, err := strconv.Atoi(strings.TrimSpace(strings.TrimPrefix(stdout, "ok ")))
 		switch {

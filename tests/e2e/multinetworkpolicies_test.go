@@ -88,7 +88,7 @@ func TestMultiNetworkPolicies(t *testing.T) {
 		t.Helper()
 		eventually(t, time.Minute, what, func() string {
 			if got := peer.in(t, "sh", "-c", program); got != want {
-				return got
+				return instead(got)
 			}
 			return ""
 		})

@@ -214,7 +214,7 @@ func TestUsedUpPool(t *testing.T) {
 		if strings.Contains(out, "a network of the VM has no address left") && strings.Contains(out, "198.51.101.10") {
 			return ""
 		}
-		return out + errs
+		return instead(out + errs)
 	})
 	failure := func() string {
 		for _, condition := range second.vm(t).Status.Conditions {
@@ -229,7 +229,7 @@ func TestUsedUpPool(t *testing.T) {
 		if strings.HasPrefix(said, "FailedCreatePodSandBox: ") && strings.Contains(said, "no IP addresses available") {
 			return ""
 		}
-		return said
+		return instead(said)
 	})
 	if phase := second.vmi(t).Status.Phase; phase == v1.Running || phase == v1.Failed {
 		t.Errorf("without an address the instance is %s", phase)

@@ -273,7 +273,7 @@ func TestNetworkMissing(t *testing.T) {
 		if strings.Contains(out, "nowhere") {
 			return ""
 		}
-		return out + errs
+		return instead(out + errs)
 	})
 	if err := c.Client.Delete(t.Context(),
 		&v1.VirtualMachine{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "lost"}}); err != nil {

@@ -137,7 +137,7 @@ func TestPool(t *testing.T) {
 		if strings.HasPrefix(strings.Join(strings.Fields(out), " "), "db 2 2 2 ") {
 			return ""
 		}
-		return out
+		return instead(out)
 	})
 	if out := c.virtctl(t, nil, "-n", ns, "scale", "db", "--replicas=0", "--current-replicas=2",
 		"--wait"); out != "vmpool/db scaled to 0\nvmpool/db has no replicas, and those that it had are gone\n" {

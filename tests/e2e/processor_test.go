@@ -69,7 +69,7 @@ func TestMissingFeature(t *testing.T) {
 			!strings.Contains(why, "/fpu") {
 			return ""
 		}
-		return why + stderr
+		return instead(why + stderr)
 	})
 	if err := c.Client.Delete(t.Context(), vm); err != nil {
 		t.Fatal(err)

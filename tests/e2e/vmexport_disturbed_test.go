@@ -232,6 +232,6 @@ func (c *cluster) waitServed(t *testing.T, ns, export, volume string) {
 				return ""
 			}
 		}
-		return string(log)
+		return instead(string(log))
 	})
 }

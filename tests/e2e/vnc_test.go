@@ -50,7 +50,7 @@ func TestScreen(t *testing.T) {
 	page := b.page(web.line)
 	eventually(t, time.Minute, "the page is connected", func() string {
 		if said := b.eval(page, `document.getElementById('status').textContent`); said != "connected" {
-			return said
+			return instead(said)
 		}
 		return ""
 	})
@@ -70,7 +70,7 @@ func TestScreen(t *testing.T) {
 	otherPage := other.page(web.line)
 	eventually(t, 30*time.Second, "another browser is refused", func() string {
 		if said := other.eval(otherPage, `document.body?.innerText`); !strings.Contains(said, "works once") {
-			return said
+			return instead(said)
 		}
 		return ""
 	})
