@@ -98,13 +98,24 @@ func review(admit webhook) http.HandlerFunc {
 		}
 		response, err := admit(r.Context(), in.Request)
 		if err != nil {
-			response = denied(http.StatusBadRequest, metav1.StatusReasonBadRequest, err.Error(), nil)
+			code, reason := int32(http.StatusBadRequest), metav1.StatusReasonBadRequest
+			if unanswered(err) {
+				code, reason = http.StatusInternalServerError, metav1.StatusReasonInternalError
+			}
+			response = denied(code, reason, err.Error(), nil)
 		}
 		response.UID = in.Request.UID
 		out := &admissionv1.AdmissionReview{TypeMeta: in.TypeMeta, Response: response}
 		w.Header().Set("Content-Type", "application/json")
 		_ = json.NewEncoder(w).Encode(out) // the API server is gone: it has its own failure policy
 	}
+}
+
+// unanswered reports an error that says nothing of the object: what had to be asked gave no answer. Another try may
+// have one, so that it is no BadRequest, which callers take for final.
+func unanswered(err error) bool {
+	return errors.Is(err, context.DeadlineExceeded) || apierrors.IsTimeout(err) || apierrors.IsServerTimeout(err) ||
+		apierrors.IsTooManyRequests(err) || apierrors.IsServiceUnavailable(err) || apierrors.IsInternalError(err)
 }
 
 func allowed() *admissionv1.AdmissionResponse { return &admissionv1.AdmissionResponse{Allowed: true} }

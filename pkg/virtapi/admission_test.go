@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -355,6 +357,32 @@ func TestFractions(t *testing.T) {
 			if !strings.Contains(string(response.Patch), want) {
 				t.Errorf("%s: no %s in %s", path, want, response.Patch)
 			}
+		}
+	}
+}
+
+// An error that says nothing of the object is no verdict on it.
+func TestUnanswered(t *testing.T) {
+	kind := schema.GroupResource{Resource: "virtualmachines"}
+	for name, tc := range map[string]struct {
+		err  error
+		code int32
+	}{
+		"refused":   {errSnapshotsOff, http.StatusBadRequest},
+		"not there": {apierrors.NewNotFound(kind, "x"), http.StatusBadRequest},
+		"in time":   {fmt.Errorf("read: %w", context.DeadlineExceeded), http.StatusInternalServerError},
+		"busy":      {apierrors.NewTooManyRequests("later", 1), http.StatusInternalServerError},
+		"server":    {apierrors.NewServerTimeout(kind, "get", 1), http.StatusInternalServerError},
+		"broken":    {apierrors.NewInternalError(errors.New("etcd")), http.StatusInternalServerError},
+	} {
+		w := httptest.NewRecorder()
+		review(func(context.Context, *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, error) {
+			return nil, tc.err
+		})(w, httptest.NewRequest(http.MethodPost, "/", bytes.NewReader(reviewOf(t))))
+		out := &admissionv1.AdmissionReview{}
+		if err := json.Unmarshal(w.Body.Bytes(), out); err != nil || out.Response == nil ||
+			out.Response.Allowed || out.Response.Result.Code != tc.code {
+			t.Errorf("%s: %v, %s", name, err, w.Body)
 		}
 	}
 }

@@ -82,7 +82,7 @@ func breakPostCopy(t *testing.T, g *guest, con *console, policy *v1alpha1.Migrat
 			}
 		}
 		if vmi.Status.Phase != v1.Running || running != 1 {
-			return string(vmi.Status.Phase)
+			return instead(string(vmi.Status.Phase))
 		}
 		return ""
 	})

@@ -127,7 +127,7 @@ func TestPool(t *testing.T) {
 			return err.Error()
 		}
 		if !another.Status.Ready {
-			return string(another.Status.PrintableStatus)
+			return instead(string(another.Status.PrintableStatus))
 		}
 		return ""
 	})

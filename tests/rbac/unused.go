@@ -84,7 +84,7 @@ var snapshotRights = []struct{ group, resource, verbs, why string }{
 	{"clone.kubevirt.io", "virtualmachineclones", "patch delete", snapshots},
 	{"clone.kubevirt.io", "virtualmachineclones/status", "patch", snapshots},
 	{"clone.kubevirt.io", "virtualmachineclones/finalizers", "update", blockOwnerDeletion},
-	{"snapshot.storage.k8s.io", "volumesnapshots", "get list watch create", snapshots},
+	{"snapshot.storage.k8s.io", "volumesnapshots", "get list watch create delete", snapshots},
 	{"snapshot.storage.k8s.io", "volumesnapshotcontents", "get create delete", snapshots},
 	{"snapshot.storage.k8s.io", "volumesnapshotclasses", "list watch", snapshots},
 	{"export.kubevirt.io", "virtualmachineexports", "delete", "an export is deleted when its time is over"},

@@ -29,8 +29,11 @@ func (s *Step) madeCopy(view *View, object client.Object, err error) error {
 	case apierrors.IsAlreadyExists(err):
 		return frame.ErrStale // it is looked at next time
 	}
-	return s.refusedOr(view, fmt.Errorf("failed creating %T %s for clone %s: %w", object, object.GetName(),
-		view.Clone.Name, err))
+	err = fmt.Errorf("failed creating %T %s for clone %s: %w", object, object.GetName(), view.Clone.Name, err)
+	if apierrors.IsInvalid(err) {
+		return s.end(view, err)
+	}
+	return s.failed(view, err) // a webhook's refusal may be that it could not look
 }
 
 // madeRestore takes the answer to the creation of the restore. One that is invalid ends the clone: another try would
@@ -39,18 +42,18 @@ func (s *Step) madeRestore(view *View, err error) error {
 	if err == nil || apierrors.IsAlreadyExists(err) {
 		return nil
 	}
-	return s.refusedOr(view, fmt.Errorf("failed creating restore %s for clone %s: %w", s.CreateRestore.Name,
-		view.Clone.Name, err))
-}
-
-// refusedOr ends the clone when what it makes is invalid: another try would be refused as well.
-func (s *Step) refusedOr(view *View, err error) error {
+	err = fmt.Errorf("failed creating restore %s for clone %s: %w", s.CreateRestore.Name, view.Clone.Name, err)
 	if frame.Malformed(err) {
-		failed := view.fail(reasonRestoreFailed, err.Error())
-		s.Events, s.Status = failed.Events, failed.Status
-		return nil
+		return s.end(view, err)
 	}
 	return s.failed(view, err)
+}
+
+// end ends the clone, of which a part is invalid: another try would be refused as well.
+func (s *Step) end(view *View, err error) error {
+	failed := view.fail(reasonRestoreFailed, err.Error())
+	s.Events, s.Status = failed.Events, failed.Status
+	return nil
 }
 
 // failed has the clone's conditions say what the API server refused, a quota for example, and returns the error.

@@ -57,6 +57,15 @@ func TestMade(t *testing.T) {
 			made: copied, err: quota, want: "failed creating *v1.PersistentVolumeClaim x for clone c: " + forbidden,
 			says: "failed creating *v1.PersistentVolumeClaim x for clone c: " + forbidden,
 		},
+		"copy invalid": {
+			made: copied, err: invalid, fails: true,
+			says: `failed creating *v1.PersistentVolumeClaim x for clone c: Thing "x" is invalid`,
+		},
+		"copy refused by a webhook": {
+			made: copied, err: webhook,
+			want: "failed creating *v1.PersistentVolumeClaim x for clone c: a webhook said no",
+			says: "failed creating *v1.PersistentVolumeClaim x for clone c: a webhook said no",
+		},
 		"copy refused, and the clone is deleted": {
 			made: copied, err: quota, deleted: true,
 			want: "failed creating *v1.PersistentVolumeClaim x for clone c: " + forbidden,

@@ -5,7 +5,6 @@ import (
 
 	snapshotsv1 "github.com/kubernetes-csi/external-snapshotter/client/v8/apis/volumesnapshot/v1"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	clonev1beta1 "kubevirt.io/api/clone/v1beta1"
 	"kubevirt.io/api/snapshot/v1beta1"
@@ -16,7 +15,8 @@ import (
 )
 
 // lookImage gathers what Next wants to know of a clone that copies an image. It reads everything past the cache, and
-// takes an object for the clone's only when its owner or label says so by UID.
+// takes an object for the clone's only when its label says so by UID, and the claim when it is filled by the clone's
+// VolumeSnapshot, of which there is none before the phase RestoreInProgress.
 func (r *Reconciler) lookImage(ctx context.Context, view *View) error {
 	c, image, remote := view.Clone, &Image{}, &Remote{}
 	view.Image, view.Remote = image, remote
@@ -34,7 +34,8 @@ func (r *Reconciler) lookImage(ctx context.Context, view *View) error {
 	}
 	claim, source := &corev1.PersistentVolumeClaim{}, &corev1.PersistentVolumeClaim{}
 	if target.Name != "" && get(target.Namespace, target.Name, claim) {
-		if clones.FilledBy(c, claim) {
+		early := c.Status.Phase == clonev1beta1.PhaseUnset || c.Status.Phase == clonev1beta1.SnapshotInProgress
+		if clones.FilledBy(c, claim) && !early {
 			image.Claim = claim
 		} else {
 			image.Other = true
@@ -90,7 +91,7 @@ func (v *View) lookAtImage(get getter) {
 	copied, copyName := &snapshotsv1.VolumeSnapshot{}, clones.VolumeName(c, 0)
 	if get(c.Namespace, copyName, copied) {
 		from := copied.Spec.Source.VolumeSnapshotContentName
-		if metav1.IsControlledBy(copied, c) && from != nil && *from == copyName {
+		if clones.Made(c, copied) && from != nil && *from == copyName {
 			volume.Copy = copied
 		} else {
 			remote.foreign("VolumeSnapshot", copied)

@@ -172,19 +172,24 @@ func TestImageLate(t *testing.T) {
 	}
 	w.checkImageRest(-1)
 
-	// What fills it is taken away: it says so.
-	w = imaged(t, nil)
-	w.late = true
-	w.finish()
-	for _, o := range w.volumeSnapshots() {
-		if o.Namespace == "src" {
-			w.must(w.client.Delete(t.Context(), &o))
+	// What fills it is taken away: it says so. The garbage collector takes nothing of it.
+	for _, namespace := range []string{"src", "ns"} {
+		w = imaged(t, nil)
+		w.late = true
+		w.finish()
+		for _, o := range w.volumeSnapshots() {
+			if len(o.OwnerReferences) > 0 {
+				t.Errorf("%s/%s goes with %v", o.Namespace, o.Name, o.OwnerReferences)
+			}
+			if o.Namespace == namespace {
+				w.must(w.client.Delete(t.Context(), &o))
+			}
 		}
-	}
-	c = w.finish()
-	if said := c.Status.Conditions[0].Message; !strings.HasPrefix(said,
-		"claim copy cannot be filled: VolumeSnapshot src/") {
-		t.Errorf("it says %q", said)
+		c = w.finish()
+		if said := c.Status.Conditions[0].Message; !strings.HasPrefix(said,
+			"claim copy cannot be filled: VolumeSnapshot "+namespace+"/") {
+			t.Errorf("it says %q", said)
+		}
 	}
 }
 

@@ -125,9 +125,10 @@ func isSnapshot(c *clonev1beta1.VirtualMachineClone, object client.Object) bool 
 	return c.Spec.Source != nil && (snapshotOf(c) == object.GetName() || SnapshotName(c) == object.GetName())
 }
 
-// copiesVolumes reports a clone that waits for its VolumeSnapshots.
-func copiesVolumes(c *clonev1beta1.VirtualMachineClone, _ client.Object) bool {
-	return clones.Crosses(c) && c.Status.Phase == clonev1beta1.SnapshotInProgress
+// copiesVolumes reports a clone that waits for its VolumeSnapshots, and one of whose image an object is the copy.
+func copiesVolumes(c *clonev1beta1.VirtualMachineClone, object client.Object) bool {
+	return clones.Crosses(c) && c.Status.Phase == clonev1beta1.SnapshotInProgress ||
+		clones.OfImage(c) && clones.VolumeName(c, 0) == object.GetName()
 }
 
 // isOrigin reports the VolumeSnapshot of the image that a clone copies.

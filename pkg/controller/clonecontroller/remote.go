@@ -273,7 +273,11 @@ func (v *View) copyContent() *v1beta1.VirtualMachineSnapshotContent {
 
 func (v *View) copyVolume(i int) *snapshotsv1.VolumeSnapshot {
 	name := clones.VolumeName(v.Clone, i)
-	meta := metav1.ObjectMeta{Namespace: v.Clone.Namespace, Name: name, OwnerReferences: ownerOf(v.Clone)}
+	// That of an image has no owner: the garbage collector would delete it with a clone that waits until its claim is
+	// filled.
+	meta := metav1.ObjectMeta{
+		Namespace: v.Clone.Namespace, Name: name, Labels: map[string]string{clones.UIDLabel: string(v.Clone.UID)},
+	}
 	if v.Image == nil {
 		meta = v.owned(name)
 	}

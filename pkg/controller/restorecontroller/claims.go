@@ -16,6 +16,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/names"
 	"github.com/virtkit/virtkit/pkg/vm/claims"
 	"github.com/virtkit/virtkit/pkg/vm/snapshots"
+	"github.com/virtkit/virtkit/pkg/vm/uploads"
 	"github.com/virtkit/virtkit/pkg/vm/vmstate"
 )
 
@@ -196,6 +197,9 @@ func (v *View) claim(o *Volume, entry *v1beta1.VolumeRestore) *corev1.Persistent
 		}
 	}
 	maps.Copy(claim.Labels, source.Labels)
+	if !v.inPlace() { // the claim of another VM is no image of a catalogue
+		maps.DeleteFunc(claim.Labels, func(label, _ string) bool { return uploads.IsImage(label) })
+	}
 	switch {
 	case v.VM == nil && isState(entry.VolumeName):
 		claim.Labels[vmstate.Prefix] = names.LabelValue(v.Restore.Spec.Target.Name)

@@ -101,7 +101,7 @@ func (v *View) release(claim *corev1.PersistentVolumeClaim) *corev1.PersistentVo
 
 // undo plans the first phase of a restore that takes another back: the VM becomes what that one replaced.
 func (v *View) undo() Step {
-	if lost := v.lostForGood(); lost != "" && !snapshots.Restoring(v.VM) {
+	if lost := v.lostForGood(); lost != "" && (!snapshots.Restoring(v.VM) || v.held()) { // nothing is changed yet
 		return v.giveUp(lost)
 	}
 	if trouble := v.irreversible(); trouble != "" {

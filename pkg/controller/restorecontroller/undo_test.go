@@ -213,3 +213,26 @@ func TestIrreversible(t *testing.T) {
 		})
 	}
 }
+
+// A claim that goes while the undo has the VM already ends the undo as well, and the VM is let go.
+func TestIrreversibleWhileHeld(t *testing.T) {
+	vm, objects := source(false)
+	w := newWorld(t, append(objects, vm)...)
+	w.ask("r", "")
+	w.complete(func() {})
+	w.ask("u", "r")
+	for n := 0; !snapshots.Restoring(w.vm("vm")); n++ {
+		if n > 20 {
+			t.Fatal("the undo does not begin")
+		}
+		w.run(1)
+	}
+	w.must(w.client.Delete(w.Context(), w.claim("data")))
+	w.run(100)
+	if conditions.Find(w.restore().Status.Conditions, v1beta1.ConditionFailure) == nil {
+		t.Errorf("says %+v", w.restore().Status.Conditions)
+	}
+	if vm := w.vm("vm"); vm.Spec.Template.Spec.Domain.CPU.Cores != 1 || vm.Status.RestoreInProgress != nil {
+		t.Errorf("VM %+v, %+v", vm.Spec, vm.Status)
+	}
+}

@@ -3,6 +3,7 @@ package clones
 import (
 	"fmt"
 	"maps"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -59,6 +60,21 @@ const (
 	kindVolumeSnapshot = "VolumeSnapshot"
 )
 
+// ofNamespace reports a label of a claim with an image that names an instance type or preference of its namespace, or
+// says that the name is one: elsewhere there is none of that name, or another.
+func ofNamespace(image *corev1.PersistentVolumeClaim, label string) bool {
+	for _, of := range [][2]string{
+		{uploads.LabelInstancetype, uploads.LabelInstancetypeKind},
+		{uploads.LabelPreference, uploads.LabelPreferenceKind},
+	} {
+		kind := strings.ToLower(image.Labels[of[1]])
+		if (label == of[0] || label == of[1]) && kind != "" && !strings.Contains(kind, "cluster") {
+			return true
+		}
+	}
+	return false
+}
+
 // ImageClaim returns the claim to which a clone copies an image, whose disk is that of the clone's VolumeSnapshot. It
 // has the image's labels of defaults, and is no image itself. least is what the VolumeSnapshots say that a copy needs
 // (status.restoreSize), of which those that are not known are nil.
@@ -85,7 +101,9 @@ func ImageClaim(
 		}
 	}
 	labels := maps.Clone(image.Labels)
-	maps.DeleteFunc(labels, func(label, _ string) bool { return !uploads.IsDefault(label) })
+	maps.DeleteFunc(labels, func(label, _ string) bool {
+		return !uploads.IsDefault(label) || ofNamespace(image, label)
+	})
 	if labels == nil {
 		labels = map[string]string{}
 	}

@@ -32,7 +32,13 @@ const (
 	AnnotationState = "upload.virtkit.io/state"
 	// AnnotationImage is the image, NAME/VERSION, that a claim was made for: what it is known by until it has it.
 	AnnotationImage = "image.virtkit.io/wanted"
+	// AnnotationMade says that the claim was made for an upload, of which there may be nothing yet; its value is
+	// MadeFor.
+	AnnotationMade = "upload.virtkit.io/made"
 )
+
+// MadeFor is the value of AnnotationMade.
+const MadeFor = "image-upload"
 
 // Labels of a claim that say with which instance type and preference a VM boots from it; KubeVirt's.
 const (
@@ -125,6 +131,11 @@ func IsDefault(label string) bool {
 		return true
 	}
 	return false
+}
+
+// IsImage reports the label of a claim that is an image of a catalogue.
+func IsImage(label string) bool {
+	return label == LabelImage || label == LabelImageVersion || label == LabelImageUser
 }
 
 // State is the state of an upload.
@@ -226,9 +237,9 @@ func CheckSession(session string) error {
 
 func cut(text string) string { return text[:min(len(text), maxID)] }
 
-// AskedFor reports whether an upload to a claim was asked for, whatever became of it.
+// AskedFor reports whether an upload to a claim was asked for, or the claim was made for one, whatever became of it.
 func AskedFor(annotations map[string]string) bool {
-	for _, key := range []string{AnnotationRequest, AnnotationState, AnnotationImage} {
+	for _, key := range []string{AnnotationRequest, AnnotationState, AnnotationImage, AnnotationMade} {
 		if _, has := annotations[key]; has {
 			return true
 		}

@@ -224,8 +224,24 @@ func (i *Image) Labels() map[string]string {
 	return out
 }
 
+// FindAlias is as Find, and knows the aliases of versions that the program's own catalogue has.
+func (l *PulledList) FindAlias(ref string) (*Pulled, error) {
+	out, err := l.Find(ref)
+	if err == nil || !strings.Contains(ref, "/") {
+		return out, err
+	}
+	known, unknown := Builtin().Find(ref)
+	if unknown != nil {
+		return nil, err
+	}
+	if out, missing := l.Find(known.Ref()); missing == nil {
+		return out, nil
+	}
+	return nil, err
+}
+
 // Find returns the image of a reference: of NAME alone the one that was made last, and one that is incomplete only
-// where there is no other. A claim has the version alone; an alias of it is known from the program's own catalogue.
+// where there is no other.
 func (l *PulledList) Find(ref string) (*Pulled, error) {
 	name, version, err := ParseRef(ref)
 	if err != nil {
@@ -243,11 +259,6 @@ func (l *PulledList) Find(ref string) (*Pulled, error) {
 		}
 	}
 	if out == nil {
-		if known, err := Builtin().Find(ref); err == nil && version != "" && known.Version != version {
-			if out, err = l.Find(known.Ref()); err == nil {
-				return out, nil
-			}
-		}
 		return nil, fmt.Errorf("image %s %w", ref, action.ErrNotFound)
 	}
 	return out, nil

@@ -73,6 +73,16 @@ func TestList(t *testing.T) {
 			t.Errorf("%s: %v, %v; the one made last is meant", ref, p, err)
 		}
 	}
+	// A version of this name may be another catalogue's: an alias is asked for by name.
+	if p, err := list.Find("debian/trixie"); err == nil {
+		t.Errorf("debian/trixie is %s", p.Name)
+	}
+	if p, err := list.FindAlias("debian/trixie"); err != nil || p.Name != "new" {
+		t.Errorf("the alias debian/trixie: %v, %v", p, err)
+	}
+	if _, err := list.FindAlias("debian/bookworm"); err == nil || err.Error() != "image debian/bookworm not found" {
+		t.Error(err)
+	}
 	if _, err := list.Find("debian/12"); err == nil || err.Error() != "image debian/12 not found" {
 		t.Error(err)
 	}

@@ -49,6 +49,8 @@ type Claim struct {
 	StorageClass, AccessMode, VolumeMode string
 	// Annotations are those of the claim.
 	Annotations map[string]string
+	// There is whether the claim is there already, and may be taken: then it is not made.
+	There bool
 }
 
 // Options of an upload.
@@ -57,7 +59,7 @@ type Options struct {
 	Image            Image
 	// ContainerDisk is the container image whose disk the cluster takes; then there is no Image. Nil for none.
 	ContainerDisk *uploads.ContainerDisk
-	// Create makes the claim unless it is there; nil needs it to be there.
+	// Create makes the claim, unless it says that it is there; nil needs it to be there.
 	Create *Claim
 	// Labels are given to the claim when it has the disk.
 	Labels map[string]string
@@ -205,7 +207,7 @@ func (o Options) request() (uploads.Request, error) {
 
 // prepare makes the claim.
 func (o Options) prepare(ctx context.Context, api API) error {
-	if o.Create == nil {
+	if o.Create == nil || o.Create.There {
 		return nil
 	}
 	spec := map[string]any{
@@ -229,7 +231,12 @@ func (o Options) prepare(ctx context.Context, api API) error {
 			"apiVersion": "v1", "kind": "PersistentVolumeClaim",
 			"metadata": metadata, "spec": spec,
 		}}, false)
-	if err != nil && !apierrors.IsAlreadyExists(err) {
+	switch {
+	case apierrors.IsAlreadyExists(err):
+		// The upload would replace its disk, and whose it is is not known.
+		return fmt.Errorf("make claim %s/%s: it is there already, made meanwhile or not to be read; choose another "+
+			"name, or repeat the command as somebody who may read it: %w", o.Namespace, o.Claim, err)
+	case err != nil:
 		return fmt.Errorf("make claim %s/%s: %w", o.Namespace, o.Claim, err)
 	}
 	return nil

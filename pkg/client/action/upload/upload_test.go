@@ -58,6 +58,8 @@ type cluster struct {
 	ctx    context.Context
 	// image is where the container image of an upload is mounted.
 	image string
+	// taken says that there is a claim of the name.
+	taken bool
 	// warnings are the events of the claim.
 	warnings []corev1.Event
 }
@@ -112,7 +114,10 @@ func (c *cluster) Put(_ context.Context, _, _, _, _ string, body any) error {
 func (c *cluster) CreateObject(
 	context.Context, string, string, string, *unstructured.Unstructured, bool,
 ) (*unstructured.Unstructured, error) {
-	return nil, apierrors.NewAlreadyExists(schema.GroupResource{}, "c")
+	if c.taken {
+		return nil, apierrors.NewAlreadyExists(schema.GroupResource{Resource: "persistentvolumeclaims"}, "c")
+	}
+	return nil, nil
 }
 
 func (c *cluster) dial(order uploads.Order) (net.Conn, error) {
@@ -211,6 +216,24 @@ func TestRun(t *testing.T) {
 				t.Errorf("%+v", report)
 			}
 		})
+	}
+}
+
+// The disk of a claim that is there, and of which nobody has said that it may be taken, is not replaced.
+func TestTakenClaim(t *testing.T) {
+	c := newCluster(t)
+	c.taken = true
+	o := Options{
+		Namespace: "ns", Claim: "c", Create: &Claim{Size: "1Gi"},
+		Image:   Image{ReaderAt: bytes.NewReader(make([]byte, 512)), Size: 512},
+		Session: "aa", Patience: 30 * time.Second,
+	}
+	if _, err := Run(t.Context(), c, o); !apierrors.IsAlreadyExists(err) || c.opened > 0 || c.socket != "" {
+		t.Errorf("%v, %d streams, %q", err, c.opened, c.socket)
+	}
+	o.Create.There = true
+	if state, err := Run(t.Context(), c, o); err != nil || state.Phase != uploads.Succeeded {
+		t.Errorf("%+v, %v", state, err)
 	}
 }
 

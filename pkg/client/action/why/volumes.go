@@ -169,13 +169,14 @@ func (e *explanation) uploading(volume string, claim *corev1.PersistentVolumeCla
 
 // copied says of a claim that does not exist what the clone says that is to make it of an image.
 func (e *explanation) copied(volume string, made *clonev1beta1.VirtualMachineClone) {
-	state, reason := Waiting, "ImageCopying"
+	state, reason, fix := Waiting, "ImageCopying", "kubectl describe vmclone "+made.Name+e.flag()
 	if made.Status.Phase == clonev1beta1.Failed {
 		state, reason = Broken, "ImageCopyFailed"
+		fix = "kubectl delete vmclone " + made.Name + e.flag() + ", and make the copy again"
 	}
 	e.add(rankMissing, LayerVolumes, "clone/"+made.Name, state, reason,
 		fmt.Sprintf("volume %q: the copy of an image of namespace %s: %s", volume, clones.SourceNamespace(made),
-			clone.Stage(made)), "kubectl describe vmclone "+made.Name+e.flag())
+			clone.Stage(made)), fix)
 }
 
 // reasonTerminating is the reason of a claim that is being deleted.

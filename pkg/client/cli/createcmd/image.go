@@ -75,14 +75,14 @@ func (o *VMOptions) giveDefaults(
 		var err error
 		switch {
 		case name == "":
-			err = fmt.Errorf("claim %s/%s has no label %s", image.Namespace, image.Name, labels[0])
+			err = cli.UsageErrorf("claim %s/%s has no label %s", image.Namespace, image.Name, labels[0])
 		case kind != "" && !strings.Contains(strings.ToLower(kind), "cluster"):
-			err = fmt.Errorf("%s %s is of namespace %s, and can be used there alone", kind, name, image.Namespace)
+			err = cli.UsageErrorf("%s %s is of namespace %s, and can be used there alone", kind, name, image.Namespace)
 		default:
 			err = o.Factory.CheckReferent(ctx, c, namespace, cli.Referent{Field: field, Kind: kind, Name: name})
 		}
 		if err != nil && i.Explicit {
-			return cli.UsageErrorf("--infer-%s: %s", field, err)
+			return fmt.Errorf("--infer-%s: %w", field, err)
 		}
 		if err == nil {
 			*into = name
@@ -107,7 +107,7 @@ func (o *VMOptions) findImage(ctx context.Context, c *client.Client, namespace, 
 	if err != nil {
 		return nil, fmt.Errorf("--image: %w", err)
 	}
-	image, err := list.Find(ref)
+	image, err := list.FindAlias(ref)
 	if err != nil {
 		return nil, fmt.Errorf("--image: %w in namespace %s; %s", err, namespace, o.whence(namespace, ref))
 	}

@@ -99,7 +99,8 @@ func (o *VMOptions) makeCopy(
 	case apierrors.IsAlreadyExists(err):
 		what := "it"
 		if i.clone != nil {
-			what = "claim " + i.name() + ", with which the clone goes unless it has failed"
+			what = "claim " + i.name() + ", with which the clone goes, or one that has failed with `kubectl delete " +
+				"vmclone " + i.name() + o.Factory.InNamespace(namespace) + "`"
 		}
 		return nil, fmt.Errorf("%s %s/%s is there already; choose another --name, or delete %s, if no VM "+
 			"needs what is on it", kind, namespace, i.name(), what)

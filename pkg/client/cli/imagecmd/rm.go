@@ -72,7 +72,7 @@ func Remove(ctx context.Context, o *RemoveOptions) error {
 	if err != nil {
 		return err
 	}
-	image, err := list.Find(o.Ref)
+	image, err := list.FindAlias(o.Ref)
 	if err != nil {
 		return fmt.Errorf("%w in namespace %s", err, namespace)
 	}

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/virtkit/virtkit/pkg/client/action/client"
@@ -13,20 +14,26 @@ import (
 	"github.com/virtkit/virtkit/pkg/client/cli"
 )
 
-// There returns how an existing claim differs from the one that is asked for, in a sentence; empty when it does not.
-// An upload replaces the disk of a claim: mine says why the claim is another's, "" when it is not. Of one that is not
-// there the StorageClass must be. One that may not be read is left to the server.
+// There looks whether the claim is there, says so in o.Claim, and returns how it differs from the one that is asked
+// for, in a sentence; empty when it does not. An upload replaces the disk of a claim: mine says why the claim is
+// another's, "" when it is not. Of one that is not there the StorageClass must be. One that may not be read counts as
+// not there: it cannot be made anew, and nothing is uploaded to it.
 func (o *Options) There(
 	ctx context.Context, f *cli.Factory, c *client.Client, t cli.Target,
 	mine func(*corev1.PersistentVolumeClaim) string,
 ) (string, error) {
 	var there corev1.PersistentVolumeClaim
-	if err := c.Read(ctx, "/api/v1/namespaces/"+t.Namespace+"/"+client.Claims+"/"+t.Name, nil, &there); err != nil {
+	err := c.Read(ctx, "/api/v1/namespaces/"+t.Namespace+"/"+client.Claims+"/"+t.Name, nil, &there)
+	switch {
+	case apierrors.IsNotFound(err), apierrors.IsForbidden(err):
 		return "", f.CheckStorageClass(ctx, c, o.Claim.StorageClass)
+	case err != nil:
+		return "", fmt.Errorf("look for claim %s/%s: %w", t.Namespace, t.Name, err)
 	}
 	if why := mine(&there); why != "" {
 		return "", fmt.Errorf("claim %s/%s is there already, and %s", t.Namespace, t.Name, why)
 	}
+	o.Claim.There = true
 	said := differences(&there, o.Claim, o.Block)
 	if said == "" {
 		return "", nil

@@ -238,8 +238,6 @@ func (o *Options) create(
 		return nil, cli.UsageErrorf("--size: the image's disk has %d bytes, which do not fit into %s; give --size=%s "+
 			"or more", found.VirtualSize, o.Claim.Size, fitting(found.VirtualSize))
 	}
-	claim := o.Claim
-	claim.VolumeMode = strings.ToUpper(claim.VolumeMode[:1]) + claim.VolumeMode[1:]
 	said, err := o.There(ctx, o.Factory, c, t, func(there *corev1.PersistentVolumeClaim) string {
 		if uploads.AskedFor(there.Annotations) {
 			return ""
@@ -249,6 +247,9 @@ func (o *Options) create(
 	if said != "" {
 		fmt.Fprintf(o.Factory.IO.ErrOut, "note: %s\n", said)
 	}
+	claim := o.Claim
+	claim.VolumeMode = strings.ToUpper(claim.VolumeMode[:1]) + claim.VolumeMode[1:]
+	claim.Annotations = map[string]string{uploads.AnnotationMade: uploads.MadeFor}
 	return &claim, err
 }
 

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/virtkit/virtkit/pkg/client/action/client/clienttest"
 	"github.com/virtkit/virtkit/pkg/client/cli"
@@ -191,8 +192,10 @@ func TestClaim(t *testing.T) {
 		there bool
 		// another says that a claim is there which no upload has made.
 		another bool
-		want    string // the claim that is made, or the error
-		code    int
+		// made says that a claim is there which was made for an upload, of which there was nothing yet.
+		made bool
+		want string // the claim that is made, or the error
+		code int
 	}{
 		"made": {
 			args: "--size=1Gi --storage-class=fast",
@@ -207,20 +210,19 @@ func TestClaim(t *testing.T) {
 			args: "--size=32Mi --block-volume",
 			want: `{"accessModes":["ReadWriteOnce"],"resources":{"requests":{"storage":"32Mi"}},"volumeMode":"Block"}`,
 		},
-		"there":           {there: true},
-		"another's":       {another: true, want: another, code: 1},
-		"another's, made": {args: "--size=1Gi", another: true, want: another, code: 1},
-		"another's, said": {args: "--no-create", another: true},
-		"to be there":     {args: "--no-create", there: true},
-		"there, not said": {args: "", want: "claim team-a/disk is not there; give --size to have it made", code: 2},
+		"there":                             {there: true},
+		"another's":                         {another: true, want: another, code: 1},
+		"another's, made":                   {args: "--size=1Gi", another: true, want: another, code: 1},
+		"made by a run that got no further": {args: "--size=1Gi", made: true},
+		"another's, said":                   {args: "--no-create", another: true},
+		"to be there":                       {args: "--no-create", there: true},
+		"there, not said":                   {args: "", want: "claim team-a/disk is not there; give --size to have it made", code: 2},
 		"of no class": {
 			args: "--size=1Gi --storage-class=fats", code: 3,
 			want: `--storage-class: storageclasses "fats" not found; did you mean fast?`,
 		},
 		"there, whatever its class": {
 			args: "--size=1Gi --storage-class=fats", there: true,
-			want: `{"accessModes":["ReadWriteOnce"],"resources":{"requests":{"storage":"1Gi"}},` +
-				`"storageClassName":"fats","volumeMode":"Filesystem"}`,
 		},
 		"too small": {
 			args: "--size=16Mi", code: 2,
@@ -235,6 +237,9 @@ func TestClaim(t *testing.T) {
 			if test.another {
 				s.claimed(nil)
 			}
+			if test.made {
+				s.claimed(map[string]string{uploads.AnnotationMade: uploads.MadeFor})
+			}
 			_, _, err := s.run(append([]string{"pvc", "disk", "--image-path", disk}, strings.Fields(test.args)...)...)
 			if cli.ExitCode(err) != test.code || err != nil && err.Error() != test.want {
 				t.Fatalf("%v, exit code %d", err, cli.ExitCode(err))
@@ -247,6 +252,10 @@ func TestClaim(t *testing.T) {
 			}
 			if len(s.made) != 1 {
 				t.Fatalf("made %v", s.made)
+			}
+			made := &unstructured.Unstructured{Object: s.made[0]}
+			if !uploads.AskedFor(made.GetAnnotations()) {
+				t.Errorf("another run would not know that the claim was made for an upload: %v", made)
 			}
 			if spec, err := json.Marshal(s.made[0]["spec"]); err != nil || string(spec) != test.want {
 				t.Errorf("made %s, %v", spec, err)

@@ -253,10 +253,7 @@ func (o *Options) summary(results []action.Result) string {
 func printObjects(output *cli.Output, objects []*unstructured.Unstructured, out io.Writer) error {
 	switch output.Format {
 	case "yaml", "name":
-		for k, object := range objects {
-			if k > 0 && output.Format == "yaml" {
-				fmt.Fprintln(out, "---")
-			}
+		for _, object := range objects {
 			if err := output.Print(object, out); err != nil {
 				return err
 			}

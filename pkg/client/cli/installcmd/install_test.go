@@ -99,7 +99,8 @@ func TestInstallDryRunClient(t *testing.T) {
 		t.Fatalf("%d documents, want %d", len(documents), len(objects))
 	}
 	for k, o := range objects {
-		if !strings.Contains(documents[k]+"\n", "\n  name: "+o.GetName()+"\n") {
+		if !strings.Contains(documents[k]+"\n", "\n  name: "+o.GetName()+"\n") ||
+			strings.Contains(documents[k], "---\n") {
 			t.Errorf("document %d is not %s", k, action.Name(o))
 		}
 	}

@@ -105,7 +105,11 @@ func (o *Options) copy(
 	if apierrors.IsNotFound(said) {
 		return said
 	}
-	return fmt.Errorf("%w; its logs are gone with its pod, and -f waits for the next one", said)
+	if reading.Follow { // of the launcher's log, which does not wait for a pod
+		return fmt.Errorf("%w; its logs are gone with its pod", said)
+	}
+	return fmt.Errorf("%w; its logs are gone with its pod, and -f waits for the next one unless --source is launcher",
+		said)
 }
 
 // Run copies the logs to standard output.

@@ -125,8 +125,12 @@ func (p *Snapshot) head(c canvas) []string {
 		add("Snapshot", s.Of, theme.Text)
 		add("VM", s.Target, theme.Text)
 	default:
+		made := "VM"
+		if s.OfImage {
+			made = "Claim"
+		}
 		add("Source", p.source(), theme.Text)
-		add("VM", s.Target, theme.Text)
+		add(made, s.Target, theme.Text)
 	}
 	add("State", c.t.State(role)+" "+s.Phase, role)
 	if text, role := progressOf(s, c.now); s.Trouble != "" || !s.Ended {

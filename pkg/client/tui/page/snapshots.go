@@ -59,7 +59,15 @@ func newSnapshots(w *World, title string, machine *store.Key) *Snapshots {
 	if machine == nil {
 		keys = append(keys, keymap.Binding[bound]{
 			Keys: []string{"T"}, Name: "snapshots", Help: "the snapshots of the VM, and what was made of them",
-			Quiet: true, Allowed: bound.none, Do: p.open(func(s *store.Snapshot) Page {
+			Quiet: true, Allowed: func(b bound) string {
+				if why := b.none(); why != "" {
+					return why
+				}
+				if machineOf(b.current()) == "" {
+					return "it is the copy of an image, and of no VM"
+				}
+				return ""
+			}, Do: p.open(func(s *store.Snapshot) Page {
 				return NewSnapshotsOf(w, store.Key{Namespace: s.Namespace, Name: machineOf(s)})
 			}),
 		})
@@ -113,10 +121,13 @@ func grouped(a, b *store.Snapshot) int {
 	return cmp.Or(strings.Compare(machineOf(a), machineOf(b)), b.Created.Compare(a.Created))
 }
 
-// machineOf returns the VM of a row: the one that a snapshot is of, else the one that is made.
+// machineOf returns the VM of a row: the one that a snapshot is of, else the one that is made; "" when it is a claim.
 func machineOf(s *store.Snapshot) string {
-	if s.Resource == store.Snapshots {
+	switch {
+	case s.Resource == store.Snapshots:
 		return s.Machine
+	case s.OfImage:
+		return ""
 	}
 	return s.Target
 }
