@@ -65,7 +65,7 @@ e2e() {
 	cat "$out/beside"
 	[ "$first$beside" = 00 ] || failed "$out/first" "$out/beside"
 	# Tests in which QEMU's race aborted a guest (tests/e2e/emulation_test.go) run once more; all others count.
-	again=$(awk -v mark='iotlb_to_section: Assertion' -f dev/foreign.awk "$out/first")
+	again=$(awk -v mark='physmem[.]c:[0-9]+: (iotlb_to_section|tlb_reset_dirty_range_all): Assertion' -f dev/foreign.awk "$out/first")
 	if [ "$first" = 1 ] && [ -n "$again" ]; then
 		dev/step.sh "Testing once more, for QEMU aborted a guest by a race of its own: $again"
 		go test -tags e2e -count=1 -timeout 30m -v -run "$again" ./tests/e2e && first=0

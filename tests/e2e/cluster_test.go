@@ -181,7 +181,7 @@ func (c *cluster) suspects(ctx context.Context, t *testing.T, ns string) {
 		return
 	}
 	for i, e := range events.Items {
-		if i < len(events.Items)-5 && !strings.Contains(e.Message, tcgAssertion) {
+		if i < len(events.Items)-5 && !tcgAssertion.MatchString(e.Message) {
 			continue
 		}
 		t.Logf("event %s %s/%s %s: %s", e.LastTimestamp.Format(time.TimeOnly), e.InvolvedObject.Kind,
