@@ -28,32 +28,32 @@ type claim struct {
 	index, address, key, nic string
 }
 
-func macsOf(object any) (out []claim) {
-	var all []macaddress.Claim
-	switch object := object.(type) {
-	case *v1.VirtualMachine:
-		all = macaddress.OfVM(object)
-	case *v1.VirtualMachineInstance:
-		all = macaddress.OfVMI(object)
-	}
-	for _, c := range all {
-		out = append(out, claim{byMAC, c.MAC, c.Key(), c.Interface})
-	}
-	return out
-}
+var (
+	macsOf = claimsOf(macaddress.OfVM, macaddress.OfVMI, func(c macaddress.Claim) claim {
+		return claim{byMAC, c.MAC, c.Key(), c.Interface}
+	})
+	ipsOf = claimsOf(ipaddress.OfVM, ipaddress.OfVMI, func(c ipaddress.Claim) claim {
+		return claim{byIP, c.Address.String(), c.Key(), c.Interface}
+	})
+)
 
-func ipsOf(object any) (out []claim) {
-	var all []ipaddress.Claim
-	switch object := object.(type) {
-	case *v1.VirtualMachine:
-		all = ipaddress.OfVM(object)
-	case *v1.VirtualMachineInstance:
-		all = ipaddress.OfVMI(object)
+// claimsOf returns what gives the claims of a VM or VMI.
+func claimsOf[C any](
+	ofVM func(*v1.VirtualMachine) []C, ofVMI func(*v1.VirtualMachineInstance) []C, as func(C) claim,
+) func(object any) []claim {
+	return func(object any) (out []claim) {
+		var all []C
+		switch object := object.(type) {
+		case *v1.VirtualMachine:
+			all = ofVM(object)
+		case *v1.VirtualMachineInstance:
+			all = ofVMI(object)
+		}
+		for _, c := range all {
+			out = append(out, as(c))
+		}
+		return out
 	}
-	for _, c := range all {
-		out = append(out, claim{byIP, c.Address.String(), c.Key(), c.Interface})
-	}
-	return out
 }
 
 // keys makes an index of claims.

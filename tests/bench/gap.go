@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"net/netip"
 	"os"
 	"runtime"
 	"sync"
@@ -18,17 +19,31 @@ import (
 // tick is how often a guest says that it runs.
 const tick = "0.005" // seconds, as ping wants it
 
-// ears hear the pings that arrive in a pod. What tells one guest's from another's is their size.
+// ears hear the pings of both families that arrive in a pod. What tells one's from another's is their size.
 type ears struct {
-	// at is the address of the pod.
-	at   string
-	fd   int
-	done chan struct{}
+	// at are the addresses of the pod, first that of the cluster's first family.
+	at []netip.Addr
+	// fds are a socket for each family.
+	fds  map[*family]int
+	done sync.WaitGroup
 
 	mu    sync.Mutex
 	heard map[int][]time.Time // by bytes of payload
 	err   error
 }
+
+// family is one of IP's, as a raw socket of its ICMP tells what has come.
+type family struct {
+	domain, protocol int
+	echoRequest      byte
+	// header is how much comes before the ICMP message: a raw socket of IPv4 gives the packet, one of IPv6 has no header.
+	header func(packet []byte) int
+}
+
+var (
+	inIPv4 = &family{unix.AF_INET, unix.IPPROTO_ICMP, 8, func(packet []byte) int { return int(packet[0]&15) * 4 }}
+	inIPv6 = &family{unix.AF_INET6, unix.IPPROTO_ICMPV6, 128, func([]byte) int { return 0 }}
+)
 
 // listen makes a pod that hears pings. deafen ends it.
 func (b *bench) listen(ctx context.Context) (_ *ears, deafen func() error, err error) {
@@ -41,7 +56,9 @@ func (b *bench) listen(ctx context.Context) (_ *ears, deafen func() error, err e
 		return nil, nil, errors.Join(err, b.remove(ctx, observer))
 	}
 	hearing, stop := context.WithCancel(ctx)
-	go e.hear(hearing)
+	for of, fd := range e.fds {
+		e.done.Go(func() { e.hear(hearing, of, fd) })
+	}
 	return e, func() error {
 		stop()
 		_, err := b.untilGone(ctx, observer) // the next row has one of this name, too
@@ -59,51 +76,54 @@ func (b *bench) earsOf(ctx context.Context, pod *corev1.Pod) (*ears, error) {
 	}
 	defer ns.Close()
 	e, err := listen(ns)
-	if err == nil {
-		e.at = pod.Status.PodIP
+	if err != nil {
+		return nil, err
 	}
-	return e, err
+	if e.at, err = addressesOf(pod.Status.PodIPs); err != nil {
+		return nil, errors.Join(err, e.close())
+	}
+	return e, nil
 }
 
 // listen opens a pod's ears.
 func listen(ns *os.File) (*ears, error) {
-	type result struct {
-		fd  int
-		err error
-	}
-	made := make(chan result, 1)
+	e := &ears{fds: map[*family]int{}, heard: map[int][]time.Time{}}
+	made := make(chan error, 1)
 	go func() {
 		// Never unlocked: the runtime ends the thread, which has entered the namespace, with the goroutine.
 		runtime.LockOSThread()
 		if err := unix.Setns(int(ns.Fd()), unix.CLONE_NEWNET); err != nil {
-			made <- result{err: os.NewSyscallError("setns", err)}
+			made <- os.NewSyscallError("setns", err)
 			return
 		}
-		fd, err := unix.Socket(unix.AF_INET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.IPPROTO_ICMP)
-		made <- result{fd, os.NewSyscallError("socket", err)}
+		made <- errors.Join(e.open(inIPv4), e.open(inIPv6))
 	}()
-	r := <-made
-	if r.err != nil {
-		return nil, r.err
+	if err := <-made; err != nil {
+		return nil, errors.Join(fmt.Errorf("listen for pings: %w", err), e.close())
 	}
-	// The kernel notes when a packet came; this program may be late. Its waits are short, so that it hears of close.
-	err := errors.Join(
-		unix.SetsockoptInt(r.fd, unix.SOL_SOCKET, unix.SO_TIMESTAMPNS, 1),
-		unix.SetsockoptTimeval(r.fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Usec: 200_000}),
-	)
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("set up a raw socket: %w", err), unix.Close(r.fd))
-	}
-	e := &ears{fd: r.fd, done: make(chan struct{}), heard: map[int][]time.Time{}}
 	return e, nil
 }
 
-// hear takes pings until ctx ends.
-func (e *ears) hear(ctx context.Context) {
-	defer close(e.done)
+// open makes the socket of a family. The kernel notes when a packet came; this program may be late. Its waits are
+// short, so that it hears of close.
+func (e *ears) open(of *family) error {
+	fd, err := unix.Socket(of.domain, unix.SOCK_RAW|unix.SOCK_CLOEXEC, of.protocol)
+	if err != nil {
+		return os.NewSyscallError("socket", err)
+	}
+	e.fds[of] = fd
+	return errors.Join(
+		os.NewSyscallError("setsockopt", unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_TIMESTAMPNS, 1)),
+		os.NewSyscallError("setsockopt",
+			unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Usec: 200_000})),
+	)
+}
+
+// hear takes pings of a family until ctx ends.
+func (e *ears) hear(ctx context.Context, of *family, fd int) {
 	packet, control := make([]byte, 2048), make([]byte, 256)
 	for ctx.Err() == nil {
-		n, controls, _, _, err := unix.Recvmsg(e.fd, packet, control, 0)
+		n, controls, _, _, err := unix.Recvmsg(fd, packet, control, 0)
 		if errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.EINTR) {
 			continue
 		}
@@ -117,9 +137,9 @@ func (e *ears) hear(ctx context.Context) {
 			e.mu.Unlock()
 			return
 		}
-		const echoRequest, header = 8, 8
-		if ip := int(packet[0]&15) * 4; n >= ip+header && packet[ip] == echoRequest {
-			size := n - ip - header
+		const header = 8
+		if begin := of.header(packet); n >= begin+header && packet[begin] == of.echoRequest {
+			size := n - begin - header
 			e.heard[size] = append(e.heard[size], at)
 		}
 		e.mu.Unlock()
@@ -143,8 +163,12 @@ func received(control []byte) (time.Time, error) {
 
 // close waits for hear, whose context has ended.
 func (e *ears) close() error {
-	<-e.done
-	return unix.Close(e.fd)
+	e.done.Wait()
+	var errs []error
+	for _, fd := range e.fds {
+		errs = append(errs, unix.Close(fd))
+	}
+	return errors.Join(errs...)
 }
 
 // silence is the longest time without a ping of the size, of those that began between two moments. It waits until the

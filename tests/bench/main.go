@@ -76,6 +76,7 @@ func run(ctx context.Context, args []string, out io.Writer) (err error) {
 		{"transfers", transfers},
 		{"scrape", scrapes},
 		{"migration", migration},
+		{"families", families},
 		{"disk-migration", diskMigration},
 		{"limits", limits},
 		{"grow", growing},

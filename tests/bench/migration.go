@@ -125,7 +125,7 @@ func (b *bench) podStart(ctx context.Context) (float64, error) {
 func (b *bench) observe(ctx context.Context, e *ears, m mover, command string) (moved, error) {
 	const settle = time.Second
 	begin := fmt.Sprintf("%s; ping -q -s %d -i %s %s >/dev/null 2>&1 & echo $! >/tmp/ping", command, m.pings(),
-		tick, e.at)
+		tick, e.at[0])
 	if err := say(ctx, m, begin); err != nil {
 		return moved{}, err
 	}

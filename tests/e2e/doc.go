@@ -3,12 +3,9 @@
 //
 // TestMain brings up an instance of virt-local of its own and takes it down again. While working on a test, keep one
 // instance up and name it instead: VIRTKIT_E2E_CLUSTER=virt-local go test -tags e2e -run TestBoot ./tests/e2e.
-// VIRTKIT_E2E_FAMILY=dual gives the instance IPv6, too, and ipv6 gives it IPv6 alone, for the tests of networks:
-//
-//	-run 'Network|Famil|Forward|Address|Spoof|Stream|UsedUp|MAC|Interface|Probes'
-//
-// Their guests ask for addresses of the families that there are. In other tests the tiny guest asks for an IPv4 address
-// only.
+// The instance has addresses of both families where the machine can. VIRTKIT_E2E_FAMILY=ipv4 or ipv6 gives it one, ipv6
+// for the tests of networks, which TestIPv6Alone names and runs so with -long. Their guests ask for addresses of the
+// families that there are. In other tests the tiny guest asks for an IPv4 address only.
 //
 //	cluster_test.go     the instance: up, install, clients, processes on its nodes
 //	guest_test.go       a VM under test: make it, wait for it, talk to its console and its web server

@@ -98,7 +98,7 @@ func TestPatienceWithNodes(t *testing.T) {
 // able is a machine that can have IPv6.
 func able() error { return nil }
 
-// An instance has IPv4 unless it is asked for more, with auto where the machine can, and keeps what it has.
+// An instance has the addresses that the machine can have unless it is asked for others, and keeps what it has.
 func TestChooseFamily(t *testing.T) {
 	unable := func() error { return errors.New("its kernel has no IPv6") }
 	for _, c := range []struct {
@@ -107,7 +107,8 @@ func TestChooseFamily(t *testing.T) {
 		ipv6            func() error
 		want, problem   string
 	}{
-		{"new", "", "", true, nil, instance.IPv4, ""},
+		{"new", "", "", true, able, instance.Dual, ""},
+		{"new, without IPv6", "", "", true, unable, instance.IPv4, ""},
 		{"new, of what the machine can", "", "auto", true, able, instance.Dual, ""},
 		{"new, of what the machine can, without IPv6", "", "auto", true, unable, instance.IPv4, ""},
 		{"new, of both", "", "dual", true, able, instance.Dual, ""},

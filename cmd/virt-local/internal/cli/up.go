@@ -74,7 +74,7 @@ nothing; if a part of it has died, or the machine was rebooted, start what is mi
 		"snapshots and clones, on a machine that the CSI driver cannot run on; for a new cluster, or csi for one that "+
 		"is down (default csi)")
 	f.StringVar(&o.family, "ip-family", "", "addresses of nodes, pods and Services: ipv4, ipv6, dual for both, or "+
-		"auto for dual where the machine can and else ipv4; for a new cluster (default ipv4)")
+		"auto for dual where the machine can and else ipv4; for a new cluster (default auto)")
 	f.DurationVar(&o.timeout, "timeout", waits.Scaled(upTimeout), "give up after this time; "+waits.Variable+
 		"=10 in the environment makes it, and all such times, ten times as long")
 	f.DurationVar(&o.grace, "node-monitor-grace-period", 0,
@@ -110,7 +110,7 @@ func runUp(ctx context.Context, o upOptions) error {
 	if err != nil {
 		return err
 	}
-	if fresh && o.family == auto && in.IPFamily == instance.IPv4 {
+	if fresh && cmp.Or(o.family, auto) == auto && in.IPFamily == instance.IPv4 {
 		fmt.Fprintf(os.Stderr, "The cluster has IPv4 only, for this machine cannot have IPv6: %v.\n", o.ipv6())
 	}
 	if err := claim(in, fresh); err != nil {
@@ -234,7 +234,7 @@ func chooseStorage(o upOptions, in *instance.Instance, fresh bool) error {
 	return nil
 }
 
-// auto is the --ip-family of a machine that decides: both families, or IPv4 where it cannot have IPv6.
+// auto is the default of --ip-family, with which the machine decides: both families, or IPv4 where it cannot have IPv6.
 const auto = "auto"
 
 // chooseFamily sets which addresses the instance has, once for all: nodes, pods and Services could not keep theirs.
@@ -250,15 +250,15 @@ func chooseFamily(o upOptions, in *instance.Instance, fresh bool) error {
 		}
 		return nil
 	}
-	in.IPFamily = cmp.Or(o.family, instance.IPv4)
+	in.IPFamily = cmp.Or(o.family, auto)
 	if in.IPFamily == instance.IPv4 {
 		return nil
 	}
 	err := o.ipv6()
 	switch {
-	case o.family == auto && err != nil:
+	case in.IPFamily == auto && err != nil:
 		in.IPFamily = instance.IPv4
-	case o.family == auto:
+	case in.IPFamily == auto:
 		in.IPFamily = instance.Dual
 	case err != nil:
 		return fmt.Errorf("this machine cannot have --ip-family %s: %w; without the flag the cluster has IPv4",

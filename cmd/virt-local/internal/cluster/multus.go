@@ -3,6 +3,7 @@ package cluster
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -79,53 +80,43 @@ func makeMultus(ctx context.Context, admin kubeconfig.Credentials) error {
 	return nil
 }
 
+// networkDefinition returns the kind of networks.
 func networkDefinition() *apiextensionsv1.CustomResourceDefinition {
-	text := apiextensionsv1.JSONSchemaProps{Type: "string"}
-	return &apiextensionsv1.CustomResourceDefinition{
-		ObjectMeta: metav1.ObjectMeta{Name: networkDefinitions},
-		Spec: apiextensionsv1.CustomResourceDefinitionSpec{
-			Group: "k8s.cni.cncf.io",
-			Names: apiextensionsv1.CustomResourceDefinitionNames{
-				Plural: "network-attachment-definitions", Singular: "network-attachment-definition",
-				Kind: "NetworkAttachmentDefinition", ListKind: "NetworkAttachmentDefinitionList",
-				ShortNames: []string{"net-attach-def"},
-			},
-			Scope: apiextensionsv1.NamespaceScoped,
-			Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{
-				Name: "v1", Served: true, Storage: true,
-				Schema: &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{
-					Type: "object",
-					Properties: map[string]apiextensionsv1.JSONSchemaProps{
-						"apiVersion": text, "kind": text, "metadata": {Type: "object"},
-						"spec": {Type: "object", Properties: map[string]apiextensionsv1.JSONSchemaProps{
-							"config": {Type: "string", Description: "A CNI configuration, or list of them, as JSON."},
-						}},
-					},
-				}},
-			}},
+	return definition(networkDefinitions, "v1", apiextensionsv1.CustomResourceDefinitionNames{
+		Singular: "network-attachment-definition", Kind: "NetworkAttachmentDefinition",
+		ShortNames: []string{"net-attach-def"},
+	}, apiextensionsv1.JSONSchemaProps{
+		Type: "object",
+		Properties: map[string]apiextensionsv1.JSONSchemaProps{
+			"config": {Type: "string", Description: "A CNI configuration, or list of them, as JSON."},
 		},
-	}
+	})
 }
 
 // networkPolicy returns the kind of policies, whose spec is that of a NetworkPolicy and is not checked here.
 func networkPolicy() *apiextensionsv1.CustomResourceDefinition {
-	text, keep := apiextensionsv1.JSONSchemaProps{Type: "string"}, true
+	return definition(networkPolicies, "v1beta1", apiextensionsv1.CustomResourceDefinitionNames{
+		Singular: "multi-networkpolicy", Kind: "MultiNetworkPolicy", ShortNames: []string{"multi-policy"},
+	}, apiextensionsv1.JSONSchemaProps{Type: "object", XPreserveUnknownFields: new(true)})
+}
+
+// definition returns a namespaced kind of one version. name is that of the CRD, PLURAL.GROUP.
+func definition(
+	name, version string, names apiextensionsv1.CustomResourceDefinitionNames, spec apiextensionsv1.JSONSchemaProps,
+) *apiextensionsv1.CustomResourceDefinition {
+	text := apiextensionsv1.JSONSchemaProps{Type: "string"}
+	plural, group, _ := strings.Cut(name, ".")
+	names.Plural, names.ListKind = plural, names.Kind+"List"
 	return &apiextensionsv1.CustomResourceDefinition{
-		ObjectMeta: metav1.ObjectMeta{Name: networkPolicies},
+		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec: apiextensionsv1.CustomResourceDefinitionSpec{
-			Group: "k8s.cni.cncf.io",
-			Names: apiextensionsv1.CustomResourceDefinitionNames{
-				Plural: "multi-networkpolicies", Singular: "multi-networkpolicy", Kind: "MultiNetworkPolicy",
-				ListKind: "MultiNetworkPolicyList", ShortNames: []string{"multi-policy"},
-			},
-			Scope: apiextensionsv1.NamespaceScoped,
+			Group: group, Names: names, Scope: apiextensionsv1.NamespaceScoped,
 			Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{
-				Name: "v1beta1", Served: true, Storage: true,
+				Name: version, Served: true, Storage: true,
 				Schema: &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{
 					Type: "object",
 					Properties: map[string]apiextensionsv1.JSONSchemaProps{
-						"apiVersion": text, "kind": text, "metadata": {Type: "object"},
-						"spec": {Type: "object", XPreserveUnknownFields: &keep},
+						"apiVersion": text, "kind": text, "metadata": {Type: "object"}, "spec": spec,
 					},
 				}},
 			}},

@@ -65,17 +65,15 @@ VM has let go of.`,
 
 // Download waits for the last dump of a VM and downloads it.
 func Download(ctx context.Context, o *DownloadOptions) error {
-	t, err := o.Factory.Target(o.Name)
+	t, c, err := machine(o.Factory, o.Name)
 	if err != nil {
 		return err
 	}
-	if t.Instance {
-		return cli.UsageErrorf("%q: only a VM has memory dumps; give the name of a VM", o.Name)
-	}
-	c, err := o.Factory.Client()
-	if err != nil {
-		return err
-	}
+	return download(ctx, o, c, t)
+}
+
+// download is Download of a VM that is known.
+func download(ctx context.Context, o *DownloadOptions, c *client.Client, t cli.Target) error {
 	claim, err := o.claim(ctx, c, t)
 	if err != nil {
 		return err

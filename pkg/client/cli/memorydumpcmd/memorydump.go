@@ -166,14 +166,7 @@ func (o *Options) checkFile() error {
 
 // Run requests the change, and with Wait waits until it is made.
 func Run(ctx context.Context, o *Options) error {
-	t, err := o.Factory.Target(o.Name)
-	if err != nil {
-		return err
-	}
-	if t.Instance {
-		return cli.UsageErrorf("%q: only a VM has memory dumps; give the name of a VM", o.Name)
-	}
-	c, err := o.Factory.Client()
+	t, c, err := machine(o.Factory, o.Name)
 	if err != nil {
 		return err
 	}
@@ -220,9 +213,20 @@ func Run(ctx context.Context, o *Options) error {
 		_, err = fmt.Fprintln(o.Factory.IO.Out, memorydump.Reached(vm, o.Remove))
 		return err
 	}
-	return Download(ctx, &DownloadOptions{
-		Factory: o.Factory, Name: o.Name, File: o.File, Way: o.Way, Timeout: o.Timeout,
-	})
+	return download(ctx, &DownloadOptions{Factory: o.Factory, File: o.File, Way: o.Way, Timeout: o.Timeout}, c, t)
+}
+
+// machine returns the VM of a name, which may not be an instance's alone, and the client.
+func machine(f *cli.Factory, name string) (cli.Target, *client.Client, error) {
+	t, err := f.Target(name)
+	if err == nil && t.Instance {
+		err = cli.UsageErrorf("%q: only a VM has memory dumps; give the name of a VM", name)
+	}
+	if err != nil {
+		return t, nil, err
+	}
+	c, err := f.Client()
+	return t, c, err
 }
 
 // said is where it is said what was done: not where the dump itself goes to.
