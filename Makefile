@@ -38,10 +38,11 @@ $(NOVNC): pkg/client/action/vnc/novnc/fetch/main.go
 
 # grpcnotrace leaves gRPC's debug pages out, and with them html/template, whose use of reflection keeps the linker
 # from dropping a third of the program.
-build: $(NOVNC) ## Build bin/virtctl, bin/virt-server, bin/virt-launcher and bin/virt-local
-	@dev/step.sh "Building virtctl, virt-server, virt-launcher"
+build: $(NOVNC) ## Build bin/virtctl, bin/virt-server, bin/virt-exporter, bin/virt-launcher and bin/virt-local
+	@dev/step.sh "Building virtctl, virt-server, virt-exporter, virt-launcher"
 	@go build -ldflags '$(LDFLAGS)' -o bin/virtctl ./cmd/virtctl
 	@go build -tags grpcnotrace -ldflags '$(LDFLAGS)' -o bin/virt-server ./cmd/virt-server
+	@go build -tags exporter,grpcnotrace -ldflags '$(LDFLAGS)' -o bin/virt-exporter ./cmd/virt-server
 	@CGO_ENABLED=1 go build -tags launcher,libvirt_dlopen,grpcnotrace -ldflags '$(LDFLAGS)' -o bin/virt-launcher ./cmd/virt-server
 	@test -e bin/virt-local || dev/step.sh "Building virt-local: the first time this compiles Kubernetes, which takes minutes"
 	@cmd/virt-local/build

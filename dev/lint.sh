@@ -22,6 +22,7 @@ check . --build-tags e2e,integration,bench,generated,scale,slow,chaos,lab
 check cmd/virt-local --build-tags e2e
 check cmd/virt-local-csi --build-tags integration
 check manifests/gen
+check . --build-tags exporter ./cmd/virt-server
 # The launcher is the one program that needs cgo, and libvirt_dlopen spares libvirt's headers.
 CGO_ENABLED=1 check . --build-tags launcher,libvirt_dlopen ./cmd/virt-server ./pkg/launcher/... ./tests/bench/plain
 

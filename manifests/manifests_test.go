@@ -96,7 +96,9 @@ func TestEveryObjectIsMarkedOurs(t *testing.T) {
 func TestNamesAreThoseOfTheCode(t *testing.T) {
 	find[corev1.Namespace](t, "Namespace", names.Namespace)
 	find[v1.KubeVirt](t, "KubeVirt", names.KubeVirt)
-	for _, component := range []string{names.VirtAPI, names.VirtController, names.VirtHandler} {
+	for _, component := range []string{
+		names.VirtAPI, names.VirtController, names.VirtHandler, names.VirtExportProxy,
+	} {
 		find[corev1.ServiceAccount](t, "ServiceAccount", component)
 	}
 	find[admissionv1.MutatingWebhookConfiguration](t, "MutatingWebhookConfiguration", names.MutatingWebhook)
@@ -117,10 +119,12 @@ func workloads(t *testing.T) []workload {
 	api := find[appsv1.Deployment](t, "Deployment", names.VirtAPI)
 	controller := find[appsv1.Deployment](t, "Deployment", names.VirtController)
 	handler := find[appsv1.DaemonSet](t, "DaemonSet", names.VirtHandler)
+	proxy := find[appsv1.Deployment](t, "Deployment", names.VirtExportProxy)
 	return []workload{
 		{names.VirtAPI, api.Spec.Template, names.PortAPI, psa.LevelRestricted},
 		{names.VirtController, controller.Spec.Template, 0, psa.LevelRestricted},
 		{names.VirtHandler, handler.Spec.Template, names.PortHandler, psa.LevelPrivileged},
+		{names.VirtExportProxy, proxy.Spec.Template, names.ExportProxyPort, psa.LevelRestricted},
 	}
 }
 
@@ -146,9 +150,10 @@ func TestWorkloads(t *testing.T) {
 				t.Error("its memory has no limit, so that what grows takes the node's")
 			}
 			if !slices.ContainsFunc(container.Env, func(e corev1.EnvVar) bool {
-				return e.Name == config.EnvMemoryLimit && e.ValueFrom.ResourceFieldRef.Resource == "limits.memory"
+				return e.Name == config.EnvMemoryLimit && e.ValueFrom.ResourceFieldRef.Resource == "limits.memory" ||
+					e.Name == "GOMEMLIMIT" // of the Go runtime, for a program that reads no configuration
 			}) {
-				t.Errorf("%s does not tell it its limit", config.EnvMemoryLimit)
+				t.Errorf("neither %s nor GOMEMLIMIT tells it its limit", config.EnvMemoryLimit)
 			}
 			ports := map[string]int32{}
 			for _, p := range container.Ports {
@@ -204,13 +209,36 @@ func TestNetworkPolicies(t *testing.T) {
 			}
 		}
 		want := map[string]map[string]string{
-			names.VirtAPI:        {"https": ""},
-			names.VirtController: {"metrics": ""},
-			names.VirtHandler:    {"metrics": "", "streams": names.VirtAPI, "migration": names.VirtHandler},
+			names.VirtAPI:         {"https": ""},
+			names.VirtController:  {"metrics": ""},
+			names.VirtHandler:     {"metrics": "", "streams": names.VirtAPI, "migration": names.VirtHandler},
+			names.VirtExportProxy: {"https": ""},
 		}[w.name]
 		if !maps.Equal(open, want) {
 			t.Errorf("%s: lets in %v, want %v", w.name, open, want)
 		}
+	}
+}
+
+// virt-exportproxy has no pod before something leads to it, and its Service has the name by which KubeVirt's users lead
+// there.
+func TestExportProxy(t *testing.T) {
+	proxy := find[appsv1.Deployment](t, "Deployment", names.VirtExportProxy)
+	if proxy.Spec.Replicas == nil || *proxy.Spec.Replicas != 0 {
+		t.Errorf("replicas %v", proxy.Spec.Replicas)
+	}
+	service := find[corev1.Service](t, "Service", names.VirtExportProxy)
+	if !maps.Equal(service.Spec.Selector, proxy.Spec.Selector.MatchLabels) || len(service.Spec.Ports) != 1 ||
+		service.Spec.Ports[0].Port != 443 || service.Spec.Ports[0].TargetPort.String() != "https" {
+		t.Errorf("%+v", service.Spec)
+	}
+	if host := names.VirtExportProxy + "." + names.Namespace + ".svc"; names.DNSNameExportProxy != host {
+		t.Errorf("its certificate is for %s, its Service is %s", names.DNSNameExportProxy, host)
+	}
+	pod := proxy.Spec.Template.Spec
+	if pod.Volumes[0].Secret.SecretName != names.ExportProxyCertSecret ||
+		pod.Containers[0].VolumeMounts[0].MountPath != names.ExportProxyCertDir {
+		t.Errorf("%+v, %+v", pod.Volumes, pod.Containers[0].VolumeMounts)
 	}
 }
 
@@ -269,8 +297,11 @@ func TestWebhooks(t *testing.T) {
 
 // A component's Role may name only Secrets that are its own; virt-handler has none.
 var secretsOf = map[string][]string{
-	names.VirtAPI:        {names.APICertSecret},
-	names.VirtController: {names.CASecret, names.APICertSecret, names.OldHandlerCertSecret, names.ControllerCertSecret},
+	names.VirtAPI: {names.APICertSecret},
+	names.VirtController: {
+		names.CASecret, names.APICertSecret, names.OldHandlerCertSecret, names.ControllerCertSecret,
+		names.ExportProxyCertSecret,
+	},
 }
 
 func TestRights(t *testing.T) {
@@ -297,6 +328,10 @@ func TestRights(t *testing.T) {
 			switch {
 			case o.GetKind() == "ClusterRole" || !component:
 				t.Errorf("%s %s reads Secrets of the cluster", o.GetKind(), o.GetName())
+			case o.GetName() == names.VirtController && slices.Equal(rule.Verbs, []string{"get"}) &&
+				len(rule.ResourceNames) == 0:
+				// The one that an Ingress names has the certificate of exports' external links. It makes pods in each
+				// namespace, which may mount any Secret, so that it can do no more with this.
 			case len(rule.ResourceNames) == 0:
 				t.Errorf("%s %s reads all Secrets of its namespace", o.GetKind(), o.GetName())
 			}

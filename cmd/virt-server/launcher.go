@@ -9,7 +9,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/virtkit/virtkit/pkg/launcher"
-	"github.com/virtkit/virtkit/pkg/launcher/exporter"
 	"github.com/virtkit/virtkit/pkg/launcher/uploader"
 	"github.com/virtkit/virtkit/pkg/names"
 	"github.com/virtkit/virtkit/pkg/version"
@@ -21,7 +20,7 @@ func newCommand() *cobra.Command {
 		cmd = launcher.NewFreezerCommand()
 	} else {
 		cmd = launcher.NewCommand()
-		cmd.AddCommand(uploader.NewCommand(), exporter.NewCommand())
+		cmd.AddCommand(uploader.NewCommand())
 	}
 	cmd.Version = version.Get().GitVersion
 	cmd.SilenceUsage = true

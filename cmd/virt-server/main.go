@@ -1,6 +1,7 @@
-// Command virt-server is every server of virtkit in one binary: api, controller, handler. The
-// launcher image carries it built with the tag `launcher`, which leaves only the launcher in, because
-// linking the Kubernetes machinery costs tens of megabytes of memory in every VM's pod.
+// Command virt-server is every server of virtkit: api, controller and handler in one binary, and two more programs,
+// each built with a tag that leaves only it in, because linking the Kubernetes machinery costs tens of megabytes of
+// memory in every pod: with `launcher` it is virt-launcher, in the image of QEMU; with `exporter` it is virt-exporter,
+// beside virt-server in an image that has nothing else.
 package main
 
 import (

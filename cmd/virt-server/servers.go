@@ -1,4 +1,4 @@
-//go:build !launcher
+//go:build !launcher && !exporter
 
 package main
 

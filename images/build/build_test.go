@@ -15,7 +15,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/validate"
 )
 
-// testBuild has directories of its own and a placeholder for the server.
+// testBuild has directories of its own and placeholders for the programs.
 func testBuild(t *testing.T) *build {
 	t.Helper()
 	dir := t.TempDir()
@@ -29,7 +29,7 @@ func testBuild(t *testing.T) *build {
 			t.Fatal(err)
 		}
 	}
-	for _, name := range []string{"virt-server", "virt-launcher"} {
+	for _, name := range []string{"virt-server", "virt-exporter", "virt-launcher"} {
 		if err := os.WriteFile(filepath.Join(b.Bin, name), []byte("binary "+name), 0o755); err != nil {
 			t.Fatal(err)
 		}
@@ -106,14 +106,18 @@ func TestNothingChangedNothingDone(t *testing.T) {
 		t.Fatal(err)
 	}
 	again(2, "the binary changed")
+	if err := os.WriteFile(filepath.Join(b.Bin, "virt-exporter"), []byte("another"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	again(3, "the other binary changed")
 	b.Tag = "v2"
-	again(3, "the tag changed")
+	again(4, "the tag changed")
 	if err := os.Truncate(b.archive("virt-server"), 10); err != nil {
 		t.Fatal(err)
 	}
-	again(4, "the image was damaged")
+	again(5, "the image was damaged")
 	b.Refresh = true
-	again(5, "asked to refresh")
+	again(6, "asked to refresh")
 }
 
 func TestMissingBinary(t *testing.T) {

@@ -8,16 +8,22 @@ import (
 	"path/filepath"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
+
+	"github.com/virtkit/virtkit/pkg/names"
 )
 
 // serverUser is who the servers run as unless their manifest says otherwise.
 const serverUser = 1001
 
-// buildServer makes virt-server: a static binary and nothing that could be run beside it.
+// buildServer makes virt-server: static binaries of the servers, and nothing else that could be run.
 func buildServer(_ context.Context, b *build) error {
 	const image = "virt-server"
-	binary := filepath.Join(b.Bin, "virt-server")
-	inputs, err := b.inputs(binary)
+	programs := []string{image, names.VirtExport}
+	var binaries []string
+	for _, program := range programs {
+		binaries = append(binaries, filepath.Join(b.Bin, program))
+	}
+	inputs, err := b.inputs(binaries...)
 	if err != nil {
 		return fmt.Errorf("%w (make build builds it)", err)
 	}
@@ -25,12 +31,14 @@ func buildServer(_ context.Context, b *build) error {
 		return nil
 	}
 	l, err := b.layer(inputs, "virt-server", gzip.BestSpeed, func() (tree, error) {
-		data, err := os.ReadFile(binary)
-		if err != nil {
-			return nil, err
-		}
 		t := tree{}
-		t.file("usr/bin/virt-server", 0o755, data)
+		for i, program := range programs {
+			data, err := os.ReadFile(binaries[i])
+			if err != nil {
+				return nil, err
+			}
+			t.file("usr/bin/"+program, 0o755, data)
+		}
 		t.file("etc/passwd", 0o644,
 			fmt.Appendf(nil, "root:x:0:0:root:/:/nonexistent\nvirtkit:x:%d:%[1]d:virtkit:/:/nonexistent\n", serverUser))
 		t.file("etc/group", 0o644, fmt.Appendf(nil, "root:x:0:\nvirtkit:x:%d:\n", serverUser))

@@ -5,6 +5,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -53,6 +54,8 @@ func cacheOptions() cache.Options {
 				}),
 			},
 			&v1.KubeVirt{}: {Namespaces: installation},
+			// Those that lead to virt-exportproxy.
+			&networkingv1.Ingress{}: {Namespaces: installation},
 			// Those of exports.
 			&corev1.Service{}: {Label: labels.SelectorFromSet(labels.Set{names.LabelComponent: names.VirtExport})},
 			// Those of pools.

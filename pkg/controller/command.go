@@ -39,10 +39,10 @@ import (
 type Options struct {
 	// Kubeconfig is a file; empty means $KUBECONFIG, or the pod's own service account.
 	Kubeconfig string
-	// LauncherImage is virt-launcher's image; ImagePullPolicy is the policy of launcher pods unless the KubeVirt
-	// resource sets one.
-	LauncherImage   string
-	ImagePullPolicy string
+	// LauncherImage is virt-launcher's image, ServerImage virt-server's; ImagePullPolicy is the policy of the pods that
+	// have them unless the KubeVirt resource sets one.
+	LauncherImage, ServerImage string
+	ImagePullPolicy            string
 	// NodeTimeout is the time without a heartbeat after which a node's virt-handler counts as lost.
 	NodeTimeout time.Duration
 	// FenceAfter is the time since the cluster last heard of a node after which the launchers there end the guests that
@@ -85,8 +85,10 @@ func NewCommand() *cobra.Command {
 		"kubeconfig file; empty means $KUBECONFIG or the pod's service account")
 	flags.StringVar(&options.LauncherImage, "launcher-image", os.Getenv("LAUNCHER_IMAGE"),
 		"image of virt-launcher (also $LAUNCHER_IMAGE)")
+	flags.StringVar(&options.ServerImage, "server-image", os.Getenv("SERVER_IMAGE"),
+		"image of virt-server, which the pods of exports have (also $SERVER_IMAGE)")
 	flags.StringVar(&options.ImagePullPolicy, "image-pull-policy", string(corev1.PullIfNotPresent),
-		"pull policy of virt-launcher's image unless the KubeVirt resource says otherwise")
+		"pull policy of both images unless the KubeVirt resource says otherwise")
 	flags.DurationVar(&options.NodeTimeout, "node-timeout", 5*time.Minute,
 		"how long a node's virt-handler may be silent before its VMs count as unknown")
 	flags.DurationVar(&options.FenceAfter, "fence-after", defaultFenceAfter, "have launchers end guests that the VM "+
@@ -113,6 +115,9 @@ const (
 func (o *Options) validate() error {
 	if o.LauncherImage == "" {
 		return errors.New("--launcher-image (or $LAUNCHER_IMAGE) must name virt-launcher's image")
+	}
+	if o.ServerImage == "" {
+		return errors.New("--server-image (or $SERVER_IMAGE) must name virt-server's image")
 	}
 	switch corev1.PullPolicy(o.ImagePullPolicy) {
 	case corev1.PullAlways, corev1.PullIfNotPresent, corev1.PullNever:

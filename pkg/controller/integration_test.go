@@ -102,8 +102,9 @@ func createKubeVirt(ctx context.Context) error {
 func startController(ctx context.Context) (stop func() error) {
 	ctx, cancel := context.WithCancel(ctx)
 	options := Options{
-		LauncherImage: "registry.example/virt-launcher:test", ImagePullPolicy: string(corev1.PullIfNotPresent),
-		NodeTimeout: 5 * time.Minute, LeaderElect: true, Identity: "test", HealthAddress: "0",
+		LauncherImage: "registry.example/virt-launcher:test", ServerImage: "registry.example/virt-server:test",
+		ImagePullPolicy: string(corev1.PullIfNotPresent),
+		NodeTimeout:     5 * time.Minute, LeaderElect: true, Identity: "test", HealthAddress: "0",
 		FenceAfter: fenceAfter, freezer: guests,
 	}
 	config := rest.CopyConfig(cluster.Config)

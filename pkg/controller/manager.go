@@ -201,6 +201,8 @@ type others struct {
 	bound           *volumesnapshots.Bound
 	storage         *volumesnapshots.Storage
 	networkPolicies *optional.Access
+	routes          *optional.Access
+	entrances       *exportcontroller.Ways
 }
 
 func newOthers(mgr ctrl.Manager) (*others, error) {
@@ -211,7 +213,18 @@ func newOthers(mgr ctrl.Manager) (*others, error) {
 	access := func(kind optional.Kind) *optional.Access {
 		return &optional.Access{Kind: kind, Client: mgr.GetClient(), Cache: mgr.GetCache(), Discovery: api}
 	}
+	routeCache, err := exportcontroller.RouteCache(mgr)
+	if err != nil {
+		return nil, err
+	}
+	routes := &optional.Access{
+		Kind: exportcontroller.Routes(), Client: routeCache, Cache: routeCache, Discovery: api,
+	}
 	return &others{
+		routes: routes,
+		entrances: &exportcontroller.Ways{
+			Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Routes: routes,
+		},
 		dataVolumes:     &cdi.Access{Access: access(cdi.DataVolumes())},
 		volumeSnapshots: &volumesnapshots.Access{Access: access(volumesnapshots.Kind())},
 		bound:           &volumesnapshots.Bound{Access: access(volumesnapshots.BoundKind())},
@@ -231,6 +244,7 @@ func (o *others) setUp(mgr ctrl.Manager) error {
 		o.storage.Classes.SetupWithManager(mgr),
 		o.storage.Profiles.SetupWithManager(mgr),
 		o.networkPolicies.SetupWithManager(mgr),
+		o.routes.SetupWithManager(mgr),
 	)
 }
 
@@ -315,9 +329,10 @@ func (o *Options) addReconcilers(
 	vmExports := &exportcontroller.Reconciler{
 		Client: client, Live: live, Recorder: recorder, Config: current, Now: time.Now,
 		Suffix: func() string { return utilrand.String(nameSuffix) }, Token: cryptorand.Text,
-		CDI: dataVolumes, Snapshots: volumeSnapshots,
-		Image: o.LauncherImage, ImagePullPolicy: corev1.PullPolicy(o.ImagePullPolicy),
+		CDI: dataVolumes, Snapshots: volumeSnapshots, Entrances: others.entrances,
+		Image: o.ServerImage, ImagePullPolicy: corev1.PullPolicy(o.ImagePullPolicy),
 	}
+	exportProxy := &exportcontroller.Proxy{Client: client, Entrances: others.entrances}
 	err = errors.Join(
 		others.setUp(mgr),
 		imageUploads.SetupWithManager(ctx, mgr),
@@ -339,6 +354,7 @@ func (o *Options) addReconcilers(
 		restores.SetupWithManager(mgr),
 		clones.SetupWithManager(mgr),
 		vmExports.SetupWithManager(mgr),
+		exportProxy.SetupWithManager(mgr),
 	)
 	if err != nil {
 		return fmt.Errorf("set up controllers: %w", err)

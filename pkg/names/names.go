@@ -17,6 +17,9 @@ const (
 	VirtController = "virt-controller"
 	VirtHandler    = "virt-handler"
 	VirtLauncher   = "virt-launcher"
+	// VirtExportProxy is the Deployment, and the Service that an Ingress or Route names, through which exports are
+	// reached from outside of the cluster; KubeVirt's.
+	VirtExportProxy = "virt-exportproxy"
 
 	// VirtFreezer is the program in a launcher pod that backup programs run.
 	VirtFreezer = "virt-freezer"
@@ -54,6 +57,10 @@ const (
 	// ControllerCertSecret, CommonNameController: virt-controller's, which serves metrics only.
 	ControllerCertSecret = "kubevirt-virt-controller-certs"
 	CommonNameController = "kubevirt.io:system:virt-controller"
+	// ExportProxyCertSecret, CommonNameExportProxy, DNSNameExportProxy: virt-exportproxy's.
+	ExportProxyCertSecret = "kubevirt-virt-exportproxy-certs"
+	CommonNameExportProxy = "kubevirt.io:system:virt-exportproxy"
+	DNSNameExportProxy    = "virt-exportproxy.kubevirt.svc"
 	// DNSNameMetrics is the name of the Service through which Prometheus finds all components, and one of each
 	// certificate's.
 	DNSNameMetrics = "kubevirt-prometheus-metrics.kubevirt.svc"
@@ -269,7 +276,7 @@ const (
 	UploadScratchDir = "/run/virtkit-scratch"
 )
 
-// An export pod serves the claims of a VirtualMachineExport; it is `virt-launcher export`. Paths and header are
+// An export pod serves the claims of a VirtualMachineExport; it is `virt-exporter serve`. Paths and header are
 // KubeVirt's.
 const (
 	// VirtExport is the value of LabelComponent of export pods and their Services, and what their log calls them.
@@ -312,8 +319,19 @@ const (
 	ExportSecret    = "/internal/manifests/secret"
 	// ExportOVA is the path of the VM with its disks as one archive.
 	ExportOVA = "/internal/vm.ova"
+	// ExportInternal begins the paths of both, and ExportExternal the same for clients outside of the cluster.
+	ExportInternal, ExportExternal = "/internal/", "/external/"
+	// HeaderExportAddress is what virt-exportproxy says of where an export is reached from outside: a URL that ends
+	// with its name. HeaderExportAuthority is the certificate that is shown there, PEM in base64.
+	HeaderExportAddress   = "Virtkit-Export-Address"
+	HeaderExportAuthority = "Virtkit-Export-Authority"
+	// ExportProxyCertDir has virt-exportproxy's tls.crt and tls.key, ExportProxyPort is where it listens (TLS).
+	ExportProxyCertDir = "/etc/virtkit/certificates"
+	ExportProxyPort    = 8443
 	// ExportHeaderSecret begins the name of that Secret, the export's name ends it.
 	ExportHeaderSecret = "header-secret-"
+	// ExportAuthority begins the name of the ConfigMap by which CDI knows the export's certificate.
+	ExportAuthority = "export-ca-cm-"
 	// ExportManifestsJSON and ExportManifestsYAML are files below ExportManifestDir.
 	ExportManifestsJSON, ExportManifestsYAML = "all.json", "all.yaml"
 )

@@ -1,4 +1,4 @@
-// Package arch tests what the compiler cannot: which package may import which (docs/architecture.md), what the two
+// Package arch tests what the compiler cannot: which package may import which (docs/architecture.md), what the
 // small programs link, and that the files are free of one machine's names.
 package arch
 
@@ -21,7 +21,8 @@ const module = "github.com/virtkit/virtkit/"
 var arrows = map[string][]string{
 	"cmd/virtctl": {"pkg/client/cli"},
 	"cmd/virt-server": {
-		"pkg/virtapi", "pkg/controller", "pkg/handler", "pkg/launcher", "pkg/version", "pkg/service/config",
+		"pkg/virtapi", "pkg/controller", "pkg/handler", "pkg/launcher", "pkg/exporter", "pkg/names", "pkg/version",
+		"pkg/service/config",
 	},
 
 	// The client. It knows the servers by the API and by streams only.
@@ -37,9 +38,10 @@ var arrows = map[string][]string{
 	"pkg/handler": with(service, "pkg/service/frame", "pkg/launcher/launcherpb", "pkg/launcher/termination",
 		"pkg/launcher/hypervisor"),
 	"pkg/launcher": service,
-	// The servers of the pods of uploads and exports, which are programs of their own.
+	// The server of the pods of uploads, which is a program of its own.
 	"pkg/launcher/uploader": service,
-	"pkg/launcher/exporter": service,
+	// The server of the pods of exports, and the proxy before them.
+	"pkg/exporter": service,
 	// Contract only.
 	"pkg/launcher/hypervisor":  {"pkg/names"},
 	"pkg/launcher/launcherpb":  {},
@@ -241,6 +243,13 @@ var linked = []struct {
 		"./cmd/virt-server", "launcher,libvirt_dlopen",
 		[]string{"k8s.io/client-go/", "k8s.io/apiserver/", "sigs.k8s.io/controller-runtime/"},
 		"it runs in every VM's pod",
+	},
+	{
+		"./cmd/virt-server", "exporter",
+		[]string{
+			"k8s.io/client-go/", "k8s.io/apiserver/", "sigs.k8s.io/controller-runtime/", "libvirt.org/go/libvirt",
+		},
+		"it runs in every export's pod",
 	},
 	{
 		"./cmd/virtctl", "",

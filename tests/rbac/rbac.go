@@ -25,7 +25,7 @@ import (
 
 // Right is one verb on one resource for one component.
 type Right struct {
-	Component string // virt-api, virt-controller, virt-handler
+	Component string // virt-api, virt-controller, virt-exportproxy, virt-handler
 	Group     string // "" is the core group
 	Resource  string // with the subresource: virtualmachines/status
 	Verb      string

@@ -14,12 +14,12 @@ func TestGranted(t *testing.T) {
 	for _, r := range rights {
 		seen[r.Component] = true
 	}
-	for _, component := range []string{"virt-api", "virt-controller", "virt-handler"} {
+	for _, component := range []string{"virt-api", "virt-controller", "virt-exportproxy", "virt-handler"} {
 		if !seen[component] {
 			t.Errorf("%s has no rights", component)
 		}
 	}
-	if len(seen) != 3 {
+	if len(seen) != 4 {
 		t.Errorf("rights of %v", seen)
 	}
 	for right := range unused {

@@ -23,7 +23,11 @@ var unused = map[Right]string{
 
 	{names.VirtController, "pool.kubevirt.io", "virtualmachinepools/finalizers", "update", false}: blockOwnerDeletion,
 	{names.VirtController, "kubevirt.io", "virtualmachines", "get", false}:                        staleCache,
-	{names.VirtController, "", "persistentvolumeclaims/finalizers", "update", false}:              blockOwnerDeletion,
+
+	{names.VirtController, "route.openshift.io", "routes", "list", true}:  routes,
+	{names.VirtController, "route.openshift.io", "routes", "watch", true}: routes,
+
+	{names.VirtController, "", "persistentvolumeclaims/finalizers", "update", false}: blockOwnerDeletion,
 
 	{names.VirtController, "", "secrets", "patch", true}:    rotation,
 	{names.VirtController, "", "configmaps", "patch", true}: rotation,
@@ -62,6 +66,7 @@ const (
 	blockOwnerDeletion = "checked only where the admission plugin OwnerReferencesPermissionEnforcement is on, as on " +
 		"OpenShift"
 	storageProfiles = "read where CDI is"
+	routes          = "read where OpenShift's Routes are"
 	rotation        = "certificates are renewed after months"
 	staleCache      = "looked up when creating it collides with what the cache has not seen yet"
 	signing         = "asked for by the API server when a certificate signing request is approved or signed"

@@ -35,6 +35,9 @@ var leaves = map[string]certs.Leaf{
 		CommonName: names.CommonNameAPI,
 		DNSNames:   []string{names.DNSNameAPI, names.DNSNameMetrics},
 	},
+	names.ExportProxyCertSecret: {
+		CommonName: names.CommonNameExportProxy, DNSNames: []string{names.DNSNameExportProxy},
+	},
 	names.ControllerCertSecret: {CommonName: names.CommonNameController, DNSNames: []string{names.DNSNameMetrics}},
 }
 

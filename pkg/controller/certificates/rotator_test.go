@@ -102,8 +102,8 @@ func (i *installation) bundle(t *testing.T) string {
 
 func TestKeep(t *testing.T) {
 	i := newInstallation(t)
-	if writes := i.keep(t); writes != 4+1+2+1 {
-		t.Errorf("%d writes, want 3 secrets, one removed, a config map, 2 webhook configurations and an APIService",
+	if writes := i.keep(t); writes != 5+1+2+1 {
+		t.Errorf("%d writes, want 4 secrets, one removed, a config map, 2 webhook configurations and an APIService",
 			writes)
 	}
 	for name := range leaves {

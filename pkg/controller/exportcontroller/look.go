@@ -63,6 +63,11 @@ func (r *Reconciler) look(ctx context.Context, export *v1beta1.VirtualMachineExp
 			return view, err
 		}
 	}
+	if view.Pod != nil && isReady(view.Pod) {
+		if view.Entrance, err = r.Entrances.Find(ctx, view.Now); err != nil {
+			return view, err
+		}
+	}
 	// A certificate is made only for an export that gets it now.
 	if identityOf(view.Service) == nil && Next(view).CreateIdentity {
 		view.Issued, err = issue(export, r.Suffix(), view.Now)

@@ -27,7 +27,7 @@ const maxManifests = 900 << 10
 func Manifests(view View, certificate string) (asJSON, asYAML []byte, err error) {
 	authority := &corev1.ConfigMap{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
-		ObjectMeta: metav1.ObjectMeta{Name: "export-ca-cm-" + view.Export.Name},
+		ObjectMeta: metav1.ObjectMeta{Name: names.ExportAuthority + view.Export.Name},
 		Data:       map[string]string{"ca.pem": certificate},
 	}
 	vm := &v1.VirtualMachine{

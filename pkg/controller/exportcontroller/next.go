@@ -1,6 +1,6 @@
 // Package exportcontroller is the reconciler VirtualMachineExport → Pod. Its inputs are exports and their sources: a VM
 // that is stopped, a snapshot, or a claim that nobody uses. Its outputs are, for each export, a pod that serves the
-// claims (pkg/launcher/exporter), a Service that leads to it, the Secrets of its certificate, token and manifests, and,
+// claims (pkg/exporter), a Service that leads to it, the Secrets of its certificate, token and manifests, and,
 // for a snapshot, claims that are restored from it for as long as the export lives. All of them belong to the export
 // and are deleted with it; an export is deleted when its time is over.
 //
@@ -68,6 +68,9 @@ type View struct {
 	// Pod and Service have the export's names. They are ours if the export controls them.
 	Pod     *corev1.Pod
 	Service *corev1.Service
+
+	// Entrance is what leads to exports from outside of the cluster; nil for nothing.
+	Entrance *Entrance
 
 	// Token is the token of an export that is to get one, Issued the certificate of a Service that has none.
 	Token  string

@@ -422,3 +422,28 @@ func TestUses(t *testing.T) {
 		t.Error("a pod that has ended, or of another export, is in the way")
 	}
 }
+
+// The link from outside is there while something leads to exports, and says what the proxy takes.
+func TestExternal(t *testing.T) {
+	v := withPod(ofVM(), corev1.PodRunning, true, nil)
+	if links := Next(v).Status.Links; links.External != nil || links.Internal == nil {
+		t.Errorf("nothing leads there: %+v", links)
+	}
+	v.Entrance = &Entrance{Host: "vms.example.com", Certificate: "OUTSIDE"}
+	step := Next(v)
+	const at = "https://vms.example.com/api/export.kubevirt.io/v1beta1/namespaces/ns/virtualmachineexports/e"
+	link := step.Status.Links.External
+	if link == nil || link.Cert != "OUTSIDE" || link.Volumes[0].Formats[0].Url != at+"/volumes/disk/disk.img" ||
+		link.Manifests[0].Url != at+"/external/manifests/all" || step.RequeueAfter > watchful {
+		t.Errorf("%+v, again after %s", link, step.RequeueAfter)
+	}
+	if link := Next(v).Status.Links.Internal; link.Cert != "PEM" ||
+		strings.Contains(link.Manifests[0].Url, "external") {
+		t.Errorf("inside: %+v", link)
+	}
+	// It goes with what led there, also when the status has had it.
+	v.Export.Status, v.Entrance = step.Status, nil
+	if links := Next(v).Status.Links; links.External != nil {
+		t.Errorf("it stays: %+v", links.External)
+	}
+}

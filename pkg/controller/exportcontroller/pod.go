@@ -39,7 +39,8 @@ var resources = corev1.ResourceRequirements{
 // Facts hold what an export's pod depends on besides the export and its volumes.
 type Facts struct {
 	Config config.Config
-	// Image and ImagePullPolicy are virt-launcher's; the configuration's pull policy wins.
+	// Image and ImagePullPolicy are virt-server's, in which the server is beside it: a static program, and nothing else
+	// that who breaks into it could run. The configuration's pull policy wins.
 	Image           string
 	ImagePullPolicy corev1.PullPolicy
 	// Identity, Token and Manifests are names of Secrets; Manifests is empty for an export without.
@@ -56,9 +57,10 @@ func Pod(export *v1beta1.VirtualMachineExport, volumes []exports.Volume, facts F
 		Name:            names.ContainerCompute, // by which virt-handler knows whom it gives devices
 		Image:           facts.Image,
 		ImagePullPolicy: cmp.Or(facts.Config.ImagePullPolicy, facts.ImagePullPolicy),
-		Command:         []string{"/usr/bin/virt-launcher", "export"},
+		Command:         []string{"/usr/bin/" + names.VirtExport, "serve"},
 		Args: []string{
-			"--name=" + export.Name, "--created=" + facts.Made.UTC().Format(time.RFC3339),
+			"--name=" + export.Name, "--host=" + exports.Host(export.Namespace, export.Name),
+			"--created=" + facts.Made.UTC().Format(time.RFC3339),
 			"--deadline=" + exports.Expiration(export).UTC().Format(time.RFC3339),
 		},
 		Resources: resources,

@@ -7,6 +7,7 @@ import (
 
 	snapshotsv1 "github.com/kubernetes-csi/external-snapshotter/client/v8/apis/volumesnapshot/v1"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/record"
 	v1 "kubevirt.io/api/core/v1"
@@ -24,7 +25,8 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/exports"
 )
 
-// Reconciler reads exports, snapshots and their contents from Client's cache, and past it VMs, VMIs, claims, the
+// Reconciler reads exports, snapshots and their contents, and what leads to exports from outside, from Client's cache,
+// and past it VMs, VMIs, claims, the
 // export's pod and Service, and the pods that use a claim: of these the cache keeps too little. It creates Secrets,
 // claims, Services and pods, deletes pods and exports, and writes the exports' status and an annotation of its
 // Services.
@@ -34,7 +36,7 @@ type Reconciler struct {
 	Live     client.Reader
 	Recorder record.EventRecorder
 	Config   func() config.Config
-	// Image and ImagePullPolicy are virt-launcher's.
+	// Image and ImagePullPolicy are virt-server's.
 	Image           string
 	ImagePullPolicy corev1.PullPolicy
 	Now             func() time.Time
@@ -43,6 +45,8 @@ type Reconciler struct {
 	// CDI and Snapshots read and write DataVolumes and VolumeSnapshots, if the cluster has them.
 	CDI       DataVolumes
 	Snapshots VolumeSnapshots
+	// Entrances reads what leads to exports from outside of the cluster.
+	Entrances Entrances
 
 	writes *frame.Writes
 }
@@ -85,6 +89,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Watches(&v1.VirtualMachineInstance{}, named(exports.KindVM)).
 		Watches(&snapshotv1beta1.VirtualMachineSnapshot{}, named(exports.KindSnapshot)).
 		Watches(&corev1.PersistentVolumeClaim{}, handler.EnqueueRequestsFromMapFunc(unready)).
+		Watches(&networkingv1.Ingress{}, handler.EnqueueRequestsFromMapFunc(r.all)).
 		Build(&frame.Frame[*v1beta1.VirtualMachineExport, View, Step]{
 			Writes: r.writes, Look: r.look, Next: Next, Apply: r.apply,
 		})
@@ -93,7 +98,18 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	}
 	r.CDI.Follow(built, unready)
 	r.Snapshots.Follow(built, unready)
+	r.Entrances.Follow(built, r.all)
 	return nil
+}
+
+// all returns the exports of all namespaces: what leads to them from outside is for each.
+func (r *Reconciler) all(ctx context.Context, _ client.Object) []reconcile.Request {
+	var list v1beta1.VirtualMachineExportList
+	if err := r.Client.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "list exports")
+		return nil
+	}
+	return frame.Requests(list.Items, func(*v1beta1.VirtualMachineExport) bool { return true })
 }
 
 // exports returns the exports in an object's namespace that the object concerns.

@@ -86,6 +86,13 @@ func (v *View) servePod(step *Step, identity *identity) {
 		v.set(status, v1beta1.ConditionReady, corev1.ConditionTrue, exports.ReasonPodReady, "")
 		status.Links = &v1beta1.VirtualMachineExportLinks{Internal: exports.Links(
 			exports.Host(v.Export.Namespace, v.Export.Name), identity.Certificate, step.Volumes, v.VM != nil)}
+		if v.Entrance != nil {
+			status.Links.External = exports.ExternalLinks(
+				exports.External(v.Entrance.Host, v.Export.Namespace, v.Export.Name), v.Entrance.Certificate,
+				step.Volumes, v.VM != nil)
+			// No event says that the certificate was made, or renewed.
+			step.RequeueAfter = min(step.RequeueAfter, watchful)
+		}
 	default:
 		v.wait(step, exports.ReasonPodPending, "%s", v.waits())
 	}

@@ -14,8 +14,8 @@ import (
 
 // Restricted returns a pod of one container that passes Pod Security `restricted`. It runs as the user of
 // virt-launcher, to whom kubelet gives the files of its volumes, has a root file system that is only read and no
-// service account's token, and goes to a node where a virt-handler runs, and so virt-launcher's image is; nodeSelectors
-// restrict it further. grace is how long its process has to end, seconds.
+// service account's token, and goes to a node where a virt-handler runs, and so virt-server's and virt-launcher's
+// images are; nodeSelectors restrict it further. grace is how long its process has to end, seconds.
 func Restricted(
 	meta metav1.ObjectMeta, container corev1.Container, volumes []corev1.Volume, nodeSelectors map[string]string,
 	grace int64,

@@ -1,5 +1,5 @@
 // Package optional reads a kind that the cluster may lack, and that may be installed and removed while virt-controller
-// runs: CDI's DataVolumes, CSI's VolumeSnapshots. Without it nothing is watched.
+// runs: CDI's DataVolumes, CSI's VolumeSnapshots, OpenShift's Routes. Without it nothing is watched.
 package optional
 
 import (
@@ -40,17 +40,36 @@ type Kind struct {
 	Resource string
 	// Object is an empty object of the kind.
 	Object client.Object
+	// Aggregated says that the kind may be another API server's, so that its APIService is looked for instead of a
+	// definition. Kinds with a definition have one, too.
+	Aggregated bool
 }
 
-// definition returns the name of the CustomResourceDefinition whose being there means that the kind is.
-func (k Kind) definition() string { return k.Resource + "." + k.Version.Group }
+// definition returns the name of the CustomResourceDefinition or APIService whose being there means that the kind is.
+func (k Kind) definition() string {
+	if k.Aggregated {
+		return k.Version.Version + "." + k.Version.Group
+	}
+	return k.Resource + "." + k.Version.Group
+}
+
+// watched returns the kind of the definition, as metadata only.
+func (k Kind) watched() *metav1.PartialObjectMetadata {
+	object := definition()
+	if k.Aggregated {
+		object.SetGroupVersionKind(schema.GroupVersionKind{
+			Group: "apiregistration.k8s.io", Version: "v1", Kind: "APIService",
+		})
+	}
+	return object
+}
 
 // Access reads objects of a kind where it is served. It watches for the kind's definition, and has its followers watch
 // the objects from when it is served until it is gone.
 type Access struct {
 	Kind Kind
-	// Client and Cache are the manager's; Discovery lists what the API server serves.
-	Client    client.Client
+	// Client and Cache are the manager's, or a cache of the kind's own; Discovery lists what the API server serves.
+	Client    client.Reader
 	Cache     cache.Cache
 	Discovery discovery.ServerResourcesInterface
 
@@ -74,7 +93,7 @@ func (a *Access) SetupWithManager(mgr ctrl.Manager) error {
 	definitions, err := cache.New(mgr.GetConfig(), cache.Options{
 		Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(), HTTPClient: mgr.GetHTTPClient(),
 		ByObject: map[client.Object]cache.ByObject{
-			definition(): {
+			a.Kind.watched(): {
 				Field:     fields.OneTermEqualSelector("metadata.name", name),
 				Transform: cache.TransformStripManagedFields(),
 			},
@@ -91,10 +110,10 @@ func (a *Access) SetupWithManager(mgr ctrl.Manager) error {
 	if err != nil {
 		return fmt.Errorf("make the controller of definition %s: %w", name, err)
 	}
-	return built.Watch(source.Kind(definitions, client.Object(definition()), &handler.EnqueueRequestForObject{}))
+	return built.Watch(source.Kind(definitions, client.Object(a.Kind.watched()), &handler.EnqueueRequestForObject{}))
 }
 
-// definition returns the kind that is watched, as metadata only.
+// definition returns the kind CustomResourceDefinition, as metadata only.
 func definition() *metav1.PartialObjectMetadata {
 	object := &metav1.PartialObjectMetadata{}
 	object.SetGroupVersionKind(schema.GroupVersionKind{
@@ -122,7 +141,7 @@ func (a *Access) Settled(ctx context.Context) (bool, error) {
 	if a.Served() {
 		return true, nil
 	}
-	found := definition()
+	found := a.Kind.watched()
 	err := a.definitions.Get(ctx, types.NamespacedName{Name: a.Kind.definition()}, found)
 	if err == nil {
 		return found.DeletionTimestamp != nil, nil
@@ -166,7 +185,7 @@ func (a *Access) Get(ctx context.Context, key types.NamespacedName, into client.
 
 // Reconcile looks whether the kind came or went.
 func (a *Access) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
-	found := definition()
+	found := a.Kind.watched()
 	err := a.definitions.Get(ctx, request.NamespacedName, found)
 	switch {
 	case apierrors.IsNotFound(err):

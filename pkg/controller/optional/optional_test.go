@@ -212,3 +212,46 @@ func TestWatchFails(t *testing.T) {
 	w.reconcile()
 	w.check("the next time", true, true)
 }
+
+// A kind that another API server has is there when its APIService is.
+func TestAggregated(t *testing.T) {
+	w := newWorld(t)
+	w.access.Kind.Aggregated = true
+	if name := w.access.Kind.definition(); name != "v1.example.com" {
+		t.Error(name)
+	}
+	w.define() // is not looked for
+	request := reconcile.Request{NamespacedName: types.NamespacedName{Name: "v1.example.com"}}
+	reconcileOnce := func() time.Duration {
+		t.Helper()
+		result, err := w.access.Reconcile(t.Context(), request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return result.RequeueAfter
+	}
+	w.serve()
+	reconcileOnce()
+	w.check("without an APIService", false, true)
+	service := w.access.Kind.watched()
+	service.Name = "v1.example.com"
+	if kind := service.GroupVersionKind().Kind; kind != "APIService" {
+		t.Error(kind)
+	}
+	if err := w.definitions.Create(t.Context(), service); err != nil {
+		t.Fatal(err)
+	}
+	w.discovered.Resources = nil
+	if again := reconcileOnce(); again != unserved {
+		t.Errorf("one whose server does not answer yet: again after %s", again)
+	}
+	w.serve()
+	reconcileOnce()
+	w.check("it is served", true, true)
+	w.notified("came")
+	if err := w.definitions.Delete(t.Context(), service); err != nil {
+		t.Fatal(err)
+	}
+	reconcileOnce()
+	w.check("it is gone", false, true)
+}

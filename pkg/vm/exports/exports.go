@@ -110,24 +110,40 @@ var files = map[Content][]file{
 	Files:  {{v1beta1.Dir, names.ExportTree}, {v1beta1.ArchiveGz, names.ExportArchive}},
 }
 
-// Links returns the addresses of an export at a host, with the certificate that the host shows. An export of a claim
-// has no manifests.
+// Links returns the addresses of an export at a host in the cluster, with the certificate that the host shows. An
+// export of a claim has no manifests.
 func Links(host, certificate string, volumes []Volume, manifests bool) *v1beta1.VirtualMachineExportLink {
+	return links("https://"+host, names.ExportInternal, certificate, volumes, manifests)
+}
+
+// ExternalLinks does what Links does for the address of an export outside of the cluster (External).
+func ExternalLinks(
+	address, certificate string, volumes []Volume, manifests bool,
+) *v1beta1.VirtualMachineExportLink {
+	return links(address, names.ExportExternal, certificate, volumes, manifests)
+}
+
+func links(
+	address, manifestsBelow, certificate string, volumes []Volume, manifests bool,
+) *v1beta1.VirtualMachineExportLink {
 	link := &v1beta1.VirtualMachineExportLink{Cert: certificate}
 	for _, volume := range volumes {
 		out := v1beta1.VirtualMachineExportVolume{Name: volume.Name}
 		for _, f := range files[volume.Content] {
 			out.Formats = append(out.Formats, v1beta1.VirtualMachineExportVolumeFormat{
-				Format: f.format, Url: "https://" + host + VolumePath(volume.Name) + f.file,
+				Format: f.format, Url: address + VolumePath(volume.Name) + f.file,
 			})
 		}
 		link.Volumes = append(link.Volumes, out)
 	}
 	if manifests {
-		link.Manifests = []v1beta1.VirtualMachineExportManifest{
-			{Type: v1beta1.AllManifests, Url: "https://" + host + names.ExportManifests},
-			{Type: v1beta1.AuthHeader, Url: "https://" + host + names.ExportSecret},
-			{Type: ManifestOVA, Url: "https://" + host + names.ExportOVA},
+		for _, m := range []v1beta1.VirtualMachineExportManifest{
+			{Type: v1beta1.AllManifests, Url: names.ExportManifests},
+			{Type: v1beta1.AuthHeader, Url: names.ExportSecret},
+			{Type: ManifestOVA, Url: names.ExportOVA},
+		} {
+			m.Url = address + manifestsBelow + strings.TrimPrefix(m.Url, names.ExportInternal)
+			link.Manifests = append(link.Manifests, m)
 		}
 	}
 	return link

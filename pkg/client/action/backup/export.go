@@ -351,7 +351,7 @@ func (e *exporting) readDisk(ctx context.Context, w *Writer, disk *Disk, from *e
 	entry.mark = e.notes.mark
 	download := export.Download{
 		Namespace: e.Namespace, Name: e.Temporary, Volume: disk.Claim, Pause: e.Pause, Readiness: e.Readiness,
-		From: from, Patience: export.DefaultPatience, Report: e.Report,
+		From: from, Reach: export.Reach{Inside: true}, Patience: export.DefaultPatience, Report: e.Report,
 		Show: func(done, total int64) { e.Show(disk.Volume, done, total) },
 	}
 	result, err := download.Run(ctx, e.c, entry)

@@ -28,7 +28,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"kubevirt.io/api/export/v1beta1"
 
-	"github.com/virtkit/virtkit/pkg/launcher/exporter"
+	"github.com/virtkit/virtkit/pkg/exporter"
 	"github.com/virtkit/virtkit/pkg/names"
 	"github.com/virtkit/virtkit/pkg/vm/exports"
 )

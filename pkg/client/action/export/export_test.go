@@ -31,7 +31,7 @@ import (
 	"kubevirt.io/api/export/v1beta1"
 
 	"github.com/virtkit/virtkit/pkg/client/action"
-	"github.com/virtkit/virtkit/pkg/launcher/exporter"
+	"github.com/virtkit/virtkit/pkg/exporter"
 	"github.com/virtkit/virtkit/pkg/names"
 	"github.com/virtkit/virtkit/pkg/vm/exports"
 )
@@ -605,4 +605,35 @@ func FuzzMembers(f *testing.F) {
 			t.Fatal("gzip has read something else")
 		}
 	})
+}
+
+// The external address is used where there is one, unless the user, or a command without a flag for it, wants the API
+// server; an export that has only one of the two is reached by that.
+func TestWay(t *testing.T) {
+	c := newCluster(t)
+	inside := c.export.Status.Links.Internal
+	outside := c.links(exports.Volume{Name: "root", Content: exports.Disk})
+	both := v1beta1.VirtualMachineExportLinks{Internal: inside, External: outside}
+	for name, tc := range map[string]struct {
+		links     v1beta1.VirtualMachineExportLinks
+		by        Reach
+		forwarded bool
+		want      *v1beta1.VirtualMachineExportLink
+	}{
+		"both":                            {both, Reach{}, false, outside},
+		"the API server is asked for":     {both, Reach{PortForward: true}, true, inside},
+		"a command without a flag for it": {both, Reach{Inside: true}, true, inside},
+		"its Service is reached":          {both, Reach{ServiceURL: "localhost:1", Inside: true}, false, inside},
+		"inside alone":                    {v1beta1.VirtualMachineExportLinks{Internal: inside}, Reach{}, true, inside},
+		"outside alone": {
+			v1beta1.VirtualMachineExportLinks{External: outside}, Reach{Inside: true}, false, outside,
+		},
+	} {
+		export := c.export.DeepCopy()
+		export.Status.Links = &tc.links
+		s, err := reach(t.Context(), c, export, tc.by)
+		if err != nil || s.forwarded != tc.forwarded || s.link != tc.want {
+			t.Errorf("%s: %+v %v", name, s, err)
+		}
+	}
 }

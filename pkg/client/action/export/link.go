@@ -31,6 +31,9 @@ type Reach struct {
 	ServiceURL string
 	// Insecure believes any certificate.
 	Insecure bool
+	// Inside goes through the API server also where the export has an external address, if it has one inside, too: for
+	// commands whose users cannot say otherwise.
+	Inside bool
 
 	// measures says that the server reads the disk before it answers.
 	measures bool
@@ -58,7 +61,8 @@ func reach(ctx context.Context, api API, export *v1beta1.VirtualMachineExport, r
 		return nil, err
 	}
 	links := export.Status.Links
-	forward := r.PortForward || r.ServiceURL == "" && links.External == nil
+	forward := r.PortForward ||
+		r.ServiceURL == "" && (links.External == nil || r.Inside && links.Internal != nil)
 	link := links.External
 	if forward || r.ServiceURL != "" {
 		link = links.Internal

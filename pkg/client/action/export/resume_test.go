@@ -19,7 +19,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"kubevirt.io/api/export/v1beta1"
 
-	"github.com/virtkit/virtkit/pkg/launcher/exporter"
+	"github.com/virtkit/virtkit/pkg/exporter"
 	"github.com/virtkit/virtkit/pkg/names"
 )
 

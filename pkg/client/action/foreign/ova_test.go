@@ -21,7 +21,7 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 
 	"github.com/virtkit/virtkit/pkg/client/action/backup"
-	"github.com/virtkit/virtkit/pkg/launcher/exporter"
+	"github.com/virtkit/virtkit/pkg/exporter"
 	"github.com/virtkit/virtkit/pkg/names"
 )
 

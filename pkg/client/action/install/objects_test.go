@@ -152,8 +152,8 @@ func TestSettings(t *testing.T) {
 	check("paths", paths,
 		"mountPath=/var/lib/kubelet/device-plugins", "mountPath=/var/lib/virtkit",
 		"path=/var/lib/k0s/kubelet/device-plugins", "path=/var/lib/k0s/kubelet/pods", "path=/var/lib/virtkit")
-	if annotated != 3 {
-		t.Errorf("%d pod templates have the annotation, want 3", annotated)
+	if annotated != 4 {
+		t.Errorf("%d pod templates have the annotation, want 4", annotated)
 	}
 }
 

@@ -79,6 +79,10 @@ workloads:
 			t.Errorf("%s may not be evicted: %+v", name, budget)
 		}
 	}
+	if proxy := decode[appsv1.Deployment](t, all, "Deployment", names.VirtExportProxy); *proxy.Spec.Replicas != 0 ||
+		proxy.Spec.Template.Spec.NodeSelector["infra"] != "yes" {
+		t.Errorf("%s: %+v", proxy.Name, proxy.Spec)
+	}
 	pod := decode[appsv1.DaemonSet](t, all, "DaemonSet", names.VirtHandler).Spec.Template.Spec
 	if pod.NodeSelector["guests"] != "yes" || pod.NodeSelector["infra"] != "" ||
 		pod.ImagePullSecrets[0].Name != "registry" || pod.Affinity == nil {

@@ -138,6 +138,11 @@ func look(file *os.File, path, name string, format imageformat.Format) (*File, e
 	if out.Found, err = out.Image.Check(); err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
+	if out.Found.Format == imageformat.Raw && out.Found.VirtualSize > 0 { // not one that is compressed
+		if out.Image, err = out.Image.WithoutHoles(file); err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
+		}
+	}
 	return out, nil
 }
 

@@ -47,7 +47,8 @@ func newExport(t testing.TB) *export {
 	e.write("manifests/all.json", `{"kind":"List"}`)
 	e.write("manifests/all.yaml", "kind: List\n")
 	e.Handler = NewHandler(Options{
-		Name: "exp", Token: filepath.Join(root, "token"), Manifests: filepath.Join(root, "manifests"),
+		Name: "exp", Host: "virt-export-exp.ns.svc",
+		Token: filepath.Join(root, "token"), Manifests: filepath.Join(root, "manifests"),
 		Volumes: []Volume{{"a.b", e.disk, disk}, {"tree", e.files, tree}, {"dev", filepath.Join(root, "dev"), device}},
 		Stall:   time.Minute, Log: slog.New(slog.DiscardHandler),
 	})

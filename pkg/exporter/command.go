@@ -34,7 +34,7 @@ func (o *Options) Add(of, volume string) error {
 	return nil
 }
 
-// NewCommand returns the command `virt-launcher export`.
+// NewCommand returns the command `virt-exporter serve`.
 func NewCommand() *cobra.Command {
 	o := Options{
 		Socket:  filepath.Join(names.RunDir, names.SocketExport),
@@ -45,12 +45,11 @@ func NewCommand() *cobra.Command {
 	var disks, devices, files []string
 	created, deadline := "", ""
 	cmd := &cobra.Command{
-		Use:   "export",
+		Use:   "serve",
 		Short: "Serve the volumes of a VirtualMachineExport",
 		Long: "It serves claims over HTTPS to who has the export's token, until the export is over. virt-controller\n" +
 			"makes its pod.",
-		Hidden: true,
-		Args:   cobra.NoArgs,
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			runtime.GOMAXPROCS(processors)
 			debug.SetGCPercent(collectAt)
@@ -77,6 +76,7 @@ func NewCommand() *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.StringVar(&o.Name, "name", "", "the export's name")
+	f.StringVar(&o.Host, "host", "", "the name of the export's Service, which is in the addresses of the manifests")
 	f.StringVar(&o.Tag, "tag", "", "what distinguishes the devices' contents, where nobody else writes to them")
 	f.StringVar(&o.Manifests, "manifests", "", "the directory with the VM's manifests; none unless given")
 	f.StringArrayVar(&disks, "disk", nil, "NAME=DIRECTORY of a claim that holds a disk")

@@ -1,4 +1,4 @@
-// Package exporter is the server in the pod of a VirtualMachineExport, `virt-launcher export`. It reads claims that are
+// Package exporter is the server in the pod of a VirtualMachineExport, `virt-exporter serve`. It reads claims that are
 // mounted in the pod and serves them over HTTPS to clients with the export's token: disks raw and as qcow2 images, by
 // ranges, and compressed, file systems as a tree and as an archive, the VM's manifests, and the VM with its disks as an
 // OVA. The pod is the tenant's and
@@ -8,7 +8,6 @@
 package exporter
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"crypto/rand"
@@ -45,8 +44,9 @@ type Volume struct {
 
 // Options of the server.
 type Options struct {
-	// Name is the export's.
+	// Name is the export's, Host the name of its Service in the cluster.
 	Name    string
+	Host    string
 	Address string
 	// Cert, Key and Token are files.
 	Cert, Key, Token string
@@ -205,13 +205,20 @@ func matches(r *http.Request, token []byte) bool {
 }
 
 func (h *handler) route(w http.ResponseWriter, r *http.Request) {
-	if h.Manifests != "" && (r.URL.Path == names.ExportManifests || r.URL.Path == names.ExportSecret) {
-		h.manifests(w, r)
-		return
-	}
-	if h.Manifests != "" && r.URL.Path == names.ExportOVA {
-		h.failed(w, r, h.serveOVA(w, r))
-		return
+	if h.Manifests != "" {
+		// Clients outside of the cluster have the same below another path.
+		path, external := r.URL.Path, false
+		if rest, ok := strings.CutPrefix(path, names.ExportExternal); ok {
+			path, external = names.ExportInternal+rest, true
+		}
+		switch path {
+		case names.ExportManifests, names.ExportSecret:
+			h.manifests(w, r, path, external)
+			return
+		case names.ExportOVA:
+			h.failed(w, r, h.serveOVA(w, r))
+			return
+		}
 	}
 	rest, ok := strings.CutPrefix(r.URL.Path, names.ExportVolumes)
 	name, file, _ := strings.Cut(rest, "/")
@@ -283,28 +290,4 @@ func (p *patient) Write(b []byte) (int, error) {
 	n, err := p.ResponseWriter.Write(b)
 	p.bytes += int64(n)
 	return n, err
-}
-
-// manifests answers with the VM and its DataVolumes, and with the Secret whose header CDI sends.
-func (h *handler) manifests(w http.ResponseWriter, r *http.Request) {
-	const yaml = "application/yaml"
-	asYAML := r.Header.Get("Accept") == yaml
-	file, contentType := names.ExportManifestsJSON, "application/json"
-	if asYAML {
-		file, contentType = names.ExportManifestsYAML, yaml
-	}
-	var data []byte
-	var err error
-	if r.URL.Path == names.ExportSecret {
-		data, err = h.secret(asYAML)
-	} else {
-		data, err = readBelow(h.Manifests, file)
-	}
-	if err != nil {
-		h.Log.Error("could not be served", "path", r.URL.Path, "err", err)
-		http.Error(w, "the manifests cannot be read", http.StatusInternalServerError)
-		return
-	}
-	w.Header().Set("Content-Type", contentType)
-	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(data))
 }

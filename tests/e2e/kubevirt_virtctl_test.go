@@ -1,0 +1,140 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"bytes"
+	"compress/gzip"
+	"crypto/rand"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	v1 "kubevirt.io/api/core/v1"
+
+	"github.com/virtkit/virtkit/pkg/client/action/export"
+	"github.com/virtkit/virtkit/pkg/vm/uploads"
+)
+
+// theirs is KubeVirt's own virtctl, which it runs in a namespace.
+type theirs struct{ program, kubeconfig string }
+
+// newTheirs builds it, from a module of its own: it pins older Kubernetes libraries.
+func newTheirs(t *testing.T, ns string) theirs {
+	t.Helper()
+	c, dir := theCluster, t.TempDir()
+	v := theirs{filepath.Join(dir, "virtctl"), filepath.Join(dir, "kubeconfig")}
+	if err := c.kubeconfig(v.kubeconfig, ns); err != nil {
+		t.Fatal(err)
+	}
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", v.program, "kubevirt.io/kubevirt/cmd/virtctl")
+	build.Dir = filepath.Join(c.Root, "tests", "compat", "virtctl")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("build KubeVirt's virtctl: %v\n%s", err, out)
+	}
+	return v
+}
+
+func (v theirs) run(t *testing.T, args ...string) (stdout, stderr string, err error) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), v.program, append([]string{"--kubeconfig", v.kubeconfig}, args...)...)
+	var out, errOut bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errOut
+	err = cmd.Run()
+	return out.String(), errOut.String(), err
+}
+
+func (v theirs) must(t *testing.T, args ...string) string {
+	t.Helper()
+	out, errOut, err := v.run(t, args...)
+	if err != nil {
+		t.Fatalf("KubeVirt's virtctl %s: %v\n%s%s", strings.Join(args, " "), err, out, errOut)
+	}
+	return out
+}
+
+// KubeVirt's own virtctl makes an export of a stopped VM, downloads its disk compressed and raw and its manifests, and
+// deletes it: byte for byte what was uploaded. Its image-upload speaks CDI's protocol, and without CDI waits for a pod
+// of CDI's: it ends with its time, and the claim that it has made takes an image by virtkit's.
+func TestKubeVirtVirtctl(t *testing.T) {
+	t.Parallel()
+	c := theCluster
+	ns := c.namespace(t, "restricted")
+	kubevirt := newTheirs(t, ns)
+	dir := t.TempDir()
+	data := make([]byte, 40<<20)
+	_, _ = rand.Read(data[8<<20 : 24<<20]) // never fails; the rest is zeros
+	image := filepath.Join(dir, "disk.img")
+	if err := os.WriteFile(image, data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c.virtctl(t, nil, "-n", ns, "image-upload", "pvc", "disk", "--size=64Mi", "--image-path="+image,
+		"--volume-mode=block", "--wait-secs=120")
+	if err := c.Client.Create(t.Context(), newVM(ns, "vm", v1.RunStrategyHalted, withDisks("disk"))); err != nil {
+		t.Fatal(err)
+	}
+
+	kubevirt.must(t, "vmexport", "create", "theirs", "--vm=vm", "--ttl=1h")
+	raw, packed := filepath.Join(dir, "raw"), filepath.Join(dir, "packed")
+	kubevirt.must(t, "vmexport", "download", "theirs", "--volume=disk", "--format=raw", "--output="+raw,
+		"--port-forward", "--readiness-timeout=3m")
+	kubevirt.must(t, "vmexport", "download", "theirs", "--volume=disk", "--output="+packed, "--port-forward",
+		"--readiness-timeout=3m")
+	check := func(what string, got []byte) {
+		t.Helper()
+		if len(got) < len(data) || !bytes.Equal(got[:len(data)], data) || len(bytes.Trim(got[len(data):], "\x00")) > 0 {
+			t.Errorf("%s: %d bytes that are not the disk's", what, len(got))
+		}
+	}
+	got, err := os.ReadFile(raw)
+	if err != nil {
+		t.Fatal(err)
+	}
+	check("raw", got)
+	file, err := os.Open(packed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	unpacked, err := gzip.NewReader(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err = io.ReadAll(unpacked); err != nil {
+		t.Fatal(err)
+	}
+	check("compressed", got)
+	manifests := kubevirt.must(t, "vmexport", "download", "theirs", "--manifest", "--include-secret", "--port-forward",
+		"--readiness-timeout=3m")
+	for _, want := range []string{"kind: VirtualMachine\n", "kind: DataVolume\n", "name: header-secret-theirs"} {
+		if !strings.Contains(manifests, want) {
+			t.Errorf("the manifests lack %q:\n%s", want, manifests)
+		}
+	}
+	kubevirt.must(t, "vmexport", "delete", "theirs")
+	if _, err := export.Get(t.Context(), c.api(t), ns, "theirs"); !apierrors.IsNotFound(err) {
+		t.Errorf("the export is there still: %v", err)
+	}
+
+	out, errOut, err := kubevirt.run(t, "image-upload", "pvc", "late", "--size=512Mi", "--image-path="+tinyDisk,
+		"--access-mode=ReadWriteOnce", "--wait-secs=4")
+	if err == nil {
+		t.Errorf("an upload without CDI has ended well:\n%s%s", out, errOut)
+	}
+	claim, err := c.Kube.CoreV1().PersistentVolumeClaims(ns).Get(t.Context(), "late", metav1.GetOptions{})
+	if err != nil {
+		t.Fatalf("KubeVirt's virtctl has made no claim: %v\n%s%s", err, out, errOut)
+	}
+	if uploads.AskedFor(claim.Annotations) || claim.Status.Phase == corev1.ClaimLost {
+		t.Errorf("claim late: %v, %s", claim.Annotations, claim.Status.Phase)
+	}
+	c.virtctl(t, nil, "-n", ns, "image-upload", "pvc", "late", "--no-create", "--image-path="+tinyDisk,
+		"--wait-secs=120")
+	bootsFrom(t, ns, "late")
+}
