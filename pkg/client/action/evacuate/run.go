@@ -15,6 +15,7 @@ import (
 
 	"github.com/virtkit/virtkit/pkg/client/action"
 	"github.com/virtkit/virtkit/pkg/client/action/client"
+	"github.com/virtkit/virtkit/pkg/client/action/lifecycle"
 	"github.com/virtkit/virtkit/pkg/client/action/migrate"
 	"github.com/virtkit/virtkit/pkg/client/action/outage"
 	"github.com/virtkit/virtkit/pkg/vm/migrations"
@@ -146,6 +147,10 @@ func (e *evacuation) ask(ctx context.Context, g *Guest) error {
 	}
 	if g.migration != "" {
 		return nil
+	}
+	// A migration names its guest, and no UID: another of its name stays.
+	if now, err := e.api.VMI(ctx, g.Namespace, g.Name); err == nil && now.UID != g.vmi.UID {
+		return &lifecycle.GoneError{Another: true}
 	}
 	made := &v1.VirtualMachineInstanceMigration{}
 	err := e.api.CreateTyped(ctx, "/apis/"+v1.GroupVersion.String(), client.Migrations,
