@@ -122,6 +122,7 @@ func (e *evacuation) one(ctx context.Context, g *Guest) error {
 	if g.Reason == notKnown {
 		g.Reason = ""
 	}
+	var gone *lifecycle.GoneError
 	switch {
 	case err == nil, apierrors.IsNotFound(err):
 		g.State = Asked
@@ -132,7 +133,7 @@ func (e *evacuation) one(ctx context.Context, g *Guest) error {
 			g.State = Refused
 		}
 		return err
-	case ctx.Err() != nil || client.Unanswered(err):
+	case !errors.As(err, &gone) && (ctx.Err() != nil || client.Unanswered(err)):
 		g.State, g.Reason = Asked, notKnown
 		return err
 	}
