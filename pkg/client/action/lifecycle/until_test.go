@@ -41,9 +41,8 @@ func TestUntilGone(t *testing.T) {
 		return &v1.VirtualMachine{ObjectMeta: metav1.ObjectMeta{UID: uid}}
 	}
 	of := func(uid types.UID, owner *v1.VirtualMachine) *v1.VirtualMachineInstance {
-		return &v1.VirtualMachineInstance{ObjectMeta: metav1.ObjectMeta{UID: uid, OwnerReferences: []metav1.OwnerReference{
-			*metav1.NewControllerRef(owner, v1.VirtualMachineGroupVersionKind),
-		}}}
+		owners := []metav1.OwnerReference{*metav1.NewControllerRef(owner, v1.VirtualMachineGroupVersionKind)}
+		return &v1.VirtualMachineInstance{ObjectMeta: metav1.ObjectMeta{UID: uid, OwnerReferences: owners}}
 	}
 	old, anew := vm("old"), vm("anew")
 	for name, tc := range map[string]struct {

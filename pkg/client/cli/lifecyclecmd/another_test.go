@@ -65,7 +65,8 @@ func TestSelectionSparesAnother(t *testing.T) {
 		cmd.SilenceErrors, cmd.SilenceUsage = true, true
 		cmd.SetArgs([]string{"-l", "app=web", "--yes", "--kubeconfig", api.Kubeconfig("default")})
 		err := cmd.ExecuteContext(t.Context())
-		if cli.ExitCode(err) != cli.ExitNotFound || !strings.Contains(err.Error(), "another of its name stays as it is") {
+		const spared = "another of its name stays as it is"
+		if cli.ExitCode(err) != cli.ExitNotFound || !strings.Contains(err.Error(), spared) {
 			t.Errorf("%s: %v", cmd.Name(), err)
 		}
 		want := 0

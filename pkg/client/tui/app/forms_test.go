@@ -27,10 +27,13 @@ func TestFormsOnShortScreens(t *testing.T) {
 			[]string{"A name and a disk", "Name: give one"},
 		},
 		"plug": {
-			strings.Split("Claim,Lasts,Disk type,Bus,Disk name,Serial,Cache", ","), []string{"Choose a claim", "Disk name: the machine has"},
+			strings.Split("Claim,Lasts,Disk type,Bus,Disk name,Serial,Cache", ","),
+			[]string{"Choose a claim", "Disk name: the machine has"},
 		},
-		"resize":   {[]string{"Volume", "Size"}, []string{"Size: give one"}},
-		"take":     {[]string{"Name", "Fails after", "If deleted", "Volumes"}, []string{"^s takes the snapshot", "Volumes: "}},
+		"resize": {[]string{"Volume", "Size"}, []string{"Size: give one"}},
+		"take": {
+			[]string{"Name", "Fails after", "If deleted", "Volumes"}, []string{"^s takes the snapshot", "Volumes: "},
+		},
 		"restore":  {[]string{"VM", "If it runs", "Claims", "They stay", "The old ones"}, []string{"VM web runs"}},
 		"clone":    {[]string{"New VM"}, []string{"Name: give one"}},
 		"image-vm": {[]string{"Name", "Disk"}, []string{"Name: give one"}},

@@ -111,7 +111,8 @@ func TestDraft(t *testing.T) {
 		},
 		"networks": {
 			func(d *Draft) {
-				d[fieldNetworks], d[fieldIPs], d[fieldMAC] = "red=red-net blue=infra/blue", "red=192.0.2.7", "02:12:34:56:78:9a"
+				d[fieldNetworks], d[fieldIPs] = "red=red-net blue=infra/blue", "red=192.0.2.7"
+				d[fieldMAC] = "02:12:34:56:78:9a"
 			}, fields,
 			"virtctl create vm --name web --namespace prod --network red=red-net --network blue=infra/blue --ip " +
 				"red=192.0.2.7 --mac 02:12:34:56:78:9a --apply",

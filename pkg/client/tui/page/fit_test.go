@@ -8,8 +8,8 @@ import (
 	"github.com/virtkit/virtkit/pkg/client/tui/theme"
 )
 
-// TestFit: on a screen of any height the field that keys go to and the beginning of the verdict are there, in order, and
-// no line too many.
+// TestFit: on a screen of any height the field that keys go to and the beginning of the verdict are there, in order,
+// and no line too many.
 func TestFit(t *testing.T) {
 	look := theme.New(theme.Options{NoColour: true})
 	lines := func(what string, n int) []string {
