@@ -53,7 +53,8 @@ func TestAnotherIsSpared(t *testing.T) {
 	object("/apis/snapshot.kubevirt.io/v1beta1/namespaces/prod/virtualmachinesnapshots/web", map[string]any{})
 	object("/apis/pool.kubevirt.io/v1beta1/namespaces/prod/virtualmachinepools/web",
 		map[string]any{
-			"apiVersion": "pool.kubevirt.io/v1beta1", "kind": "VirtualMachinePool", "spec": map[string]any{"replicas": 1},
+			"apiVersion": "pool.kubevirt.io/v1beta1", "kind": "VirtualMachinePool",
+			"spec": map[string]any{"replicas": 1},
 		})
 	dir := t.TempDir()
 	a := &actions{client: api.Client(), factory: cli.NewFactory("virtctl", cli.NoStreams(),
