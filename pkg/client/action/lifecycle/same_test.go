@@ -39,7 +39,8 @@ func TestVerbsSpareAnother(t *testing.T) {
 			return r.lines, err
 		}
 		for _, of := range []Target{
-			{Namespace: "ns", Name: "vm", UID: "vm"}, {Namespace: "ns", Name: "vm", UID: "vm", WithDisks: true},
+			{Namespace: "ns", Name: "vm", UID: "vm"},
+			{Namespace: "ns", Name: "vm", UID: "vm", WithDisks: true},
 			{Namespace: "ns", Name: "vm", UID: "vmi", Instance: true},
 		} {
 			if of.Instance && !verb.TakesInstance() {

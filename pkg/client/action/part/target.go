@@ -21,7 +21,7 @@ func Target(path string) (string, error) {
 	for range maxLinks {
 		info, err := os.Lstat(at)
 		if err != nil || info.Mode()&fs.ModeSymlink == 0 {
-			return at, nil // who opens it is told what is wrong
+			return at, nil //nolint:nilerr // who opens it is told what is wrong
 		}
 		to, err := os.Readlink(at)
 		if err != nil {
