@@ -16,6 +16,10 @@ type customColumns struct {
 	headers []string
 	paths   []*jsonpath.JSONPath
 	bare    bool // without the headers
+	// table is the one that what follows is added to, out what it is written to: where objects come one after the
+	// other they are rows of one table.
+	table *Table
+	out   io.Writer
 }
 
 // newCustomColumns reads spec, which for custom-columns-file is a line of headers and one of paths.
@@ -64,24 +68,27 @@ func fromFile(text string) (string, error) {
 // Rows is a report of many things of a kind. RowLists are the keys of its JSON that have them.
 type Rows interface{ RowLists() []string }
 
-// PrintObj prints a row for obj, or for each item when it is a list or a report of many things.
+// PrintObj prints a row for obj, or for each item when it is a list or a report of many things. The headers are above
+// the first.
 func (c *customColumns) PrintObj(obj runtime.Object, w io.Writer) error {
 	items, err := c.items(obj)
 	if err != nil {
 		return err
 	}
-	table := NewTable(w)
-	if !c.bare {
-		table.Row(c.headers...)
+	if c.table == nil || c.out != w {
+		c.table, c.out = NewGrowingTable(w), w
+		if !c.bare {
+			c.table.Row(c.headers...)
+		}
 	}
 	for _, item := range items {
 		row, _, err := c.row(item)
 		if err != nil {
 			return err
 		}
-		table.Row(row...)
+		c.table.Row(row...)
 	}
-	return table.Flush()
+	return c.table.Flush()
 }
 
 // items returns the values that get a row each. For a report these are the things in it, unless the report itself has

@@ -8,6 +8,8 @@ import (
 	"os"
 	"path/filepath"
 	"syscall"
+
+	"github.com/virtkit/virtkit/pkg/client/action/part"
 )
 
 // MaxFile is the most that the file of one object has, bytes: the server takes no more.
@@ -110,6 +112,29 @@ func WhyUnwritable(path string, err error) string {
 		why = fmt.Sprintf("directory %s is on a read-only file system; name another place", dir)
 	}
 	return path + " cannot be written: " + why
+}
+
+// CheckOutput reports a path of a flag that cannot be written, and touches nothing that is there. A path of no regular
+// file is taken to be a device, which need not be opened twice.
+func CheckOutput(flag, path string) error {
+	info, err := os.Stat(path)
+	switch {
+	case err == nil && info.IsDir():
+		return UsageErrorf("%s: %s is a directory; name a file in it", flag, path)
+	case err == nil && !info.Mode().IsRegular():
+		return nil
+	case err != nil && !errors.Is(err, fs.ErrNotExist):
+		return UsageErrorf("%s: %s", flag, WhyUnwritable(path, err))
+	}
+	target, err := part.Target(path)
+	if err != nil {
+		return UsageErrorf("%s: %s", flag, WhyUnwritable(path, err))
+	}
+	probe, err := os.CreateTemp(filepath.Dir(target), ".virtctl-*")
+	if err != nil {
+		return UsageErrorf("%s: %s", flag, WhyUnwritable(target, err))
+	}
+	return errors.Join(probe.Close(), os.Remove(probe.Name()))
 }
 
 // FileAbove returns the part of a path that should be a directory and is a file.

@@ -118,12 +118,32 @@ func TestOutput(t *testing.T) {
 		if err := o.Print(&one, &b); err != nil || b.String() != test.one {
 			t.Errorf("%q: got %q, %v; want %q", test.args, b.String(), err, test.one)
 		}
-		b.Reset()
 		if test.many == "" {
 			continue
 		}
-		if err := o.Print(list, &b); err != nil || b.String() != test.many {
-			t.Errorf("%q: got %q, %v; want %q", test.args, b.String(), err, test.many)
+		var many bytes.Buffer
+		if err := o.Print(list, &many); err != nil || many.String() != test.many {
+			t.Errorf("%q: got %q, %v; want %q", test.args, many.String(), err, test.many)
+		}
+	}
+}
+
+// Objects that come one after the other are rows of one table of custom columns.
+func TestColumnsOfSeveral(t *testing.T) {
+	long, short := machine("longer-name"), machine("a")
+	const rows = "longer-name   VirtualMachine\na             VirtualMachine\n"
+	for want, flags := range map[string][]string{"NAME          KIND\n" + rows: nil, rows: {"--no-headers"}} {
+		o := NewOutput()
+		parse(t, o, "-o", "custom-columns=NAME:.metadata.name,KIND:.kind")
+		o.NoHeaders = flags != nil
+		var b bytes.Buffer
+		for _, vm := range []*v1.VirtualMachine{&long, &short} {
+			if err := o.Print(vm, &b); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if b.String() != want {
+			t.Errorf("%q, not %q", b.String(), want)
 		}
 	}
 }

@@ -20,6 +20,32 @@ type Network struct {
 	Definition string
 }
 
+// ParseNetworks reads interfaces, NAME=[NAMESPACE/]DEFINITION each, and the addresses of some of them,
+// NAME=ADDRESS[,ADDRESS] each. Errors are FieldErrors.
+func ParseNetworks(networks, ips []string) ([]Network, map[string][]string, error) {
+	var out []Network
+	for _, text := range networks {
+		name, definition, ok := strings.Cut(text, "=")
+		if !ok || name == "" || definition == "" {
+			return nil, nil, invalid("network", "%q is not NAME=[NAMESPACE/]DEFINITION, such as red=red-net", text)
+		}
+		out = append(out, Network{Name: name, Definition: definition})
+	}
+	var addresses map[string][]string
+	for _, text := range ips {
+		name, list, ok := strings.Cut(text, "=")
+		of := strings.Split(list, ",")
+		if !ok || name == "" || slices.Contains(of, "") {
+			return nil, nil, invalid("ip", "%q is not NAME=ADDRESS[,ADDRESS], such as red=192.0.2.7", text)
+		}
+		if addresses == nil {
+			addresses = map[string][]string{}
+		}
+		addresses[name] = append(addresses[name], of...)
+	}
+	return out, addresses, nil
+}
+
 // addNetworks lists further interfaces, after the one on the pod network that a guest without any is given.
 func addNetworks(spec *v1.VirtualMachineInstanceSpec, networks []Network) error {
 	devices := &spec.Domain.Devices

@@ -176,14 +176,9 @@ func runStrategy(name string) (v1.VirtualMachineRunStrategy, error) {
 	return "", invalid("run-strategy", "%q is not one of %s", name, strings.Join(RunStrategies(), ", "))
 }
 
-func memoryOf(text string) (resource.Quantity, error) {
-	q, err := quantity("memory", text)
-	if err == nil && sizing.NoUnit(q) {
-		return q, invalid("memory", "%s is less than 1Mi; a quantity has a unit, such as 2Gi or 512Mi", text)
-	}
-	return q, err
-}
+func memoryOf(text string) (resource.Quantity, error) { return quantity("memory", text) }
 
+// quantity reads a size of memory or of a disk.
 func quantity(field, text string) (resource.Quantity, error) {
 	q, err := resource.ParseQuantity(text)
 	if err != nil {
@@ -191,6 +186,9 @@ func quantity(field, text string) (resource.Quantity, error) {
 	}
 	if q.Sign() <= 0 {
 		return q, invalid(field, "%q: must be more than 0", text)
+	}
+	if sizing.NoUnit(q) {
+		return q, invalid(field, "%s is less than 1Mi; a quantity has a unit, such as 2Gi or 512Mi", text)
 	}
 	return q, nil
 }

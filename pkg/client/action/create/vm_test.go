@@ -230,6 +230,9 @@ func TestVMRefuses(t *testing.T) {
 		`volume-import: url is missing; type http needs it`: func(o *Options) {
 			o.Volumes = []Volume{{Kind: Import, Name: "a", Field: "volume-import", Import: DataSource{Type: "http"}}}
 		},
+		`volume a size: 10 is less than 1Mi; a quantity has a unit`: func(o *Options) {
+			o.Volumes = []Volume{{Kind: Empty, Name: "a", Source: "10"}}
+		},
 		`volume-import: size is missing`: func(o *Options) {
 			o.Volumes = []Volume{{Kind: Import, Name: "a", Field: "volume-import", Import: DataSource{Type: "blank"}}}
 		},

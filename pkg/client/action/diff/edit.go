@@ -107,10 +107,17 @@ func unchanged(ctx context.Context, api API, e Edit, head Object) (map[string]an
 	if err != nil {
 		return nil, err
 	}
-	if !reflect.DeepEqual(visible(live), visible(e.Before)) {
+	if was := uidOf(e.Before); was != "" && uidOf(live) != was || !reflect.DeepEqual(visible(live), visible(e.Before)) {
 		return nil, &ChangedError{head.Kind, head.Namespace, head.Name}
 	}
 	return live, nil
+}
+
+// uidOf returns an object's UID, empty where a text of it has none.
+func uidOf(object map[string]any) string {
+	metadata, _ := object["metadata"].(map[string]any)
+	uid, _ := metadata["uid"].(string)
+	return uid
 }
 
 // Apply stores what was edited, unless others have changed the object meanwhile.

@@ -22,7 +22,7 @@ func (w *world) Patch(_ context.Context, resource, namespace, name string, kind 
 
 const editedVM = `apiVersion: kubevirt.io/v1
 kind: VirtualMachine
-metadata: {name: web, namespace: prod, resourceVersion: "7", labels: {a: b}}
+metadata: {name: web, namespace: prod, uid: shown, resourceVersion: "7", labels: {a: b}}
 spec: {runStrategy: Always, template: {spec: {domain: {cpu: {cores: 2}}}}}
 status: {ready: true}
 `
@@ -50,6 +50,10 @@ func TestEdit(t *testing.T) {
 		"two objects": {replace: [2]string{"status:", "---\n" + editedVM + "---\nstatus:"}, err: "there are 3 objects"},
 		"others changed it": {
 			replace: [2]string{"cores: 2", "cores: 4"}, live: [2]string{"cores: 2", "cores: 3"},
+			err: "changed by others",
+		},
+		"another of its name": {
+			replace: [2]string{"cores: 2", "cores: 4"}, live: [2]string{"uid: shown", "uid: anew"},
 			err: "changed by others",
 		},
 		"others' status": {

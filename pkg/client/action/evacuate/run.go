@@ -15,6 +15,7 @@ import (
 
 	"github.com/virtkit/virtkit/pkg/client/action"
 	"github.com/virtkit/virtkit/pkg/client/action/client"
+	"github.com/virtkit/virtkit/pkg/client/action/lifecycle"
 	"github.com/virtkit/virtkit/pkg/client/action/migrate"
 	"github.com/virtkit/virtkit/pkg/client/action/outage"
 	"github.com/virtkit/virtkit/pkg/vm/migrations"
@@ -121,6 +122,7 @@ func (e *evacuation) one(ctx context.Context, g *Guest) error {
 	if g.Reason == notKnown {
 		g.Reason = ""
 	}
+	var gone *lifecycle.GoneError
 	switch {
 	case err == nil, apierrors.IsNotFound(err):
 		g.State = Asked
@@ -131,7 +133,7 @@ func (e *evacuation) one(ctx context.Context, g *Guest) error {
 			g.State = Refused
 		}
 		return err
-	case ctx.Err() != nil || client.Unanswered(err):
+	case !errors.As(err, &gone) && (ctx.Err() != nil || client.Unanswered(err)):
 		g.State, g.Reason = Asked, notKnown
 		return err
 	}
@@ -146,6 +148,10 @@ func (e *evacuation) ask(ctx context.Context, g *Guest) error {
 	}
 	if g.migration != "" {
 		return nil
+	}
+	// A migration names its guest, and no UID: another of its name stays.
+	if now, err := e.api.VMI(ctx, g.Namespace, g.Name); err == nil && now.UID != g.vmi.UID {
+		return &lifecycle.GoneError{Another: true}
 	}
 	made := &v1.VirtualMachineInstanceMigration{}
 	err := e.api.CreateTyped(ctx, "/apis/"+v1.GroupVersion.String(), client.Migrations,

@@ -282,3 +282,21 @@ func TestRunWithDisks(t *testing.T) {
 		}
 	}
 }
+
+// A guest that was made anew under its name since the plan is not moved with its disks.
+func TestRunSparesAnother(t *testing.T) {
+	f := Facts{Node: "one", VMs: map[string]*v1.VirtualMachine{}, WithDisks: true}
+	f.Nodes = append(f.Nodes, node("one", "8Gi"), node("two", "8Gi"))
+	add(&f, "disk", v1.EvictionStrategyLiveMigrate, onDisk)
+	another := f.VMIs[0].DeepCopy()
+	another.UID = "another"
+	c := &cluster{vmis: map[string]*v1.VirtualMachineInstance{"disk": another}}
+	r, err := Run(t.Context(), c, NewPlan(f), Options{Now: time.Now})
+	const spared = "it is gone, and another of its name stays as it is"
+	if g := r.Guests[0]; err == nil || g.State != Refused || g.Reason != spared {
+		t.Errorf("%+v, %v", g, err)
+	}
+	if len(c.made) > 0 {
+		t.Errorf("made %v", c.made)
+	}
+}

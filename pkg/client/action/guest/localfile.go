@@ -7,6 +7,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+
+	"github.com/virtkit/virtkit/pkg/client/action/part"
 )
 
 // newFile is the mode, before the umask, of a file whose mode the guest has not said.
@@ -21,15 +23,8 @@ type localFile struct {
 // createLocal begins to write the file name. A link is followed; what is there and no regular file, such as a pipe, is
 // written as it is.
 func createLocal(name string, mode *uint32) (*localFile, error) {
-	target, err := filepath.EvalSymlinks(name)
-	if errors.Is(err, fs.ErrNotExist) {
-		target, err = name, nil
-	}
+	target, err := part.Target(name)
 	if err != nil {
-		var named *fs.PathError
-		if !errors.As(err, &named) { // what is in the way is a file, and EvalSymlinks does not say of what
-			err = &fs.PathError{Op: "write", Path: name, Err: err}
-		}
 		return nil, err
 	}
 	if info, err := os.Stat(target); err == nil && !info.Mode().IsRegular() {

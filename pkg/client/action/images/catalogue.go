@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/virtkit/virtkit/pkg/client/action"
+	"github.com/virtkit/virtkit/pkg/vm/sizing"
 	"github.com/virtkit/virtkit/pkg/vm/uploads"
 )
 
@@ -158,8 +159,11 @@ func (i *Image) Check() error {
 			return fmt.Errorf("aliases: %q is no version: it takes up to 32 lower-case letters, digits, . and -", alias)
 		}
 	}
-	if size, err := resource.ParseQuantity(i.Size); err != nil || size.Sign() <= 0 {
+	switch size, err := resource.ParseQuantity(i.Size); {
+	case err != nil || size.Sign() <= 0:
 		return fmt.Errorf("size: %q is no size of a claim such as 5Gi", i.Size)
+	case sizing.NoUnit(size):
+		return fmt.Errorf("size: %s is less than 1Mi; a size has a unit, such as 5Gi", i.Size)
 	}
 	arch := map[string]bool{}
 	for n := range i.Sources {

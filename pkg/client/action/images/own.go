@@ -11,6 +11,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/yaml"
+
+	"github.com/virtkit/virtkit/pkg/client/action/part"
 )
 
 // ConfigMap is the name of the ConfigMap with a catalogue of a namespace, under the key ConfigMapKey.
@@ -95,13 +97,24 @@ func writeFile(path string, c *Catalogue) error {
 	if err != nil {
 		return fmt.Errorf("write the catalogue: %w", err)
 	}
-	file, err := os.CreateTemp(filepath.Dir(path), ".images-*")
+	if _, err := Parse(data); err != nil { // as it is read next
+		return fmt.Errorf("%s stays as it is, for it would be refused: %w", path, err)
+	}
+	if len(data) > maxFile {
+		return fmt.Errorf("%s stays as it is, for it would have more than %d bytes; remove an image: "+
+			"`virtctl image rm NAME/VERSION --own`", path, maxFile)
+	}
+	target, err := part.Target(path) // dotfiles are often links
+	if err != nil {
+		return fmt.Errorf("write the catalogue: %w", err)
+	}
+	file, err := os.CreateTemp(filepath.Dir(target), ".images-*")
 	if err != nil {
 		return fmt.Errorf("write the catalogue: %w", err)
 	}
 	_, err = file.Write(data)
 	if err = errors.Join(err, file.Close()); err == nil {
-		err = os.Rename(file.Name(), path)
+		err = os.Rename(file.Name(), target)
 	}
 	if err != nil {
 		return errors.Join(fmt.Errorf("write the catalogue: %w", err), os.Remove(file.Name()))

@@ -20,6 +20,7 @@ import (
 
 	"github.com/virtkit/virtkit/pkg/client/action"
 	"github.com/virtkit/virtkit/pkg/client/action/lifecycle"
+	"github.com/virtkit/virtkit/pkg/client/action/part"
 )
 
 // The journal is cut to its newest entries when it is larger than maxSize, bytes: to half of that, or to one.
@@ -64,9 +65,13 @@ type Machine struct {
 	Before v1.VirtualMachineRunStrategy `json:"runStrategy,omitempty"`
 }
 
-// Target returns the machine as a verb is asked of it.
+// Target returns the machine as a verb is asked of it, which spares another that has its name by now.
 func (m Machine) Target() lifecycle.Target {
-	return lifecycle.Target{Namespace: m.Namespace, Name: m.Name, Instance: m.Instance}
+	t := lifecycle.Target{Namespace: m.Namespace, Name: m.Name, Instance: m.Instance, UID: m.UID}
+	if m.Instance {
+		t.UID = m.InstanceUID
+	}
+	return t
 }
 
 // Report is what `undo --list -o json` prints.
@@ -217,11 +222,15 @@ func (f File) cut() error {
 	if err != nil {
 		return fmt.Errorf("read the journal: %w", err)
 	}
-	short := f.Path + ".new"
+	path, err := part.Target(f.Path)
+	if err != nil {
+		return fmt.Errorf("shorten the journal: %w", err)
+	}
+	short := path + ".new"
 	if err := os.WriteFile(short, newest(data, maxSize/2), 0o600); err != nil {
 		return fmt.Errorf("shorten the journal: %w", err)
 	}
-	if err := os.Rename(short, f.Path); err != nil {
+	if err := os.Rename(short, path); err != nil {
 		return fmt.Errorf("shorten the journal: %w", err)
 	}
 	return nil

@@ -28,7 +28,11 @@ type Cancelled struct {
 
 // Cancel does MigrateCancel, and returns what was cancelled.
 func Cancel(ctx context.Context, api API, t Target, o Options) (*Cancelled, error) {
-	c, err := cancelMigration(ctx, api, t, o)
+	var c *Cancelled
+	err := Same(ctx, api, t)
+	if err == nil {
+		c, err = cancelMigration(ctx, api, t, o)
+	}
 	if err != nil {
 		return nil, &refusal{verb: MigrateCancel, target: t, err: err}
 	}

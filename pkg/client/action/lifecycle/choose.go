@@ -8,6 +8,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	v1 "kubevirt.io/api/core/v1"
 
 	"github.com/virtkit/virtkit/pkg/vm/life"
@@ -85,9 +86,9 @@ func Choose(
 	return choose(verb, withDisks, vms.Items, vmis.Items, alone, migrating), nil
 }
 
-// migratingIn returns the instances of a namespace with a migration that is not over, for a verb about migrations. Who
+// migratingIn returns the migrations of a namespace that are not over, by instance, for a verb about migrations. Who
 // may not list migrations knows of those that the instances know of.
-func migratingIn(ctx context.Context, lister Lister, verb Verb, namespace string) (map[string]bool, error) {
+func migratingIn(ctx context.Context, lister Lister, verb Verb, namespace string) (map[string]types.UID, error) {
 	if verb != Migrate && verb != MigrateCancel {
 		return nil, nil
 	}
@@ -95,22 +96,22 @@ func migratingIn(ctx context.Context, lister Lister, verb Verb, namespace string
 	if err != nil && !apierrors.IsForbidden(err) {
 		return nil, fmt.Errorf("list migrations: %w", err)
 	}
-	out := map[string]bool{}
+	out := map[string]types.UID{}
 	if err == nil {
 		for i := range list.Items {
 			if m := &list.Items[i]; !m.IsFinal() && m.DeletionTimestamp == nil {
-				out[m.Namespace+"/"+m.Spec.VMIName] = true
+				out[m.Namespace+"/"+m.Spec.VMIName] = m.UID
 			}
 		}
 	}
 	return out, nil
 }
 
-// choose does Choose's work; alone has the instances that count by themselves, migrating those with a migration that is
-// not over.
+// choose does Choose's work; alone has the instances that count by themselves, migrating the migrations that are not
+// over, by instance.
 func choose(
 	verb Verb, withDisks bool, vms []v1.VirtualMachine, vmis []v1.VirtualMachineInstance,
-	alone, migrating map[string]bool,
+	alone map[string]bool, migrating map[string]types.UID,
 ) Choice {
 	instances := map[string]*v1.VirtualMachineInstance{}
 	for i := range vmis {
@@ -118,7 +119,11 @@ func choose(
 	}
 	var out Choice
 	add := func(t Target, vm *v1.VirtualMachine, vmi *v1.VirtualMachineInstance) {
-		if ok, why := Applies(verb, vm, vmi, withDisks, migrating[t.Namespace+"/"+t.Name]); ok {
+		migration, moves := migrating[t.Namespace+"/"+t.Name]
+		if verb == MigrateCancel {
+			t.Migration = migration
+		}
+		if ok, why := Applies(verb, vm, vmi, withDisks, moves); ok {
 			out.Targets = append(out.Targets, t)
 		} else {
 			out.Skipped = append(out.Skipped, Skipped{t, why, life.Running(vmi)})
@@ -130,11 +135,11 @@ func choose(
 		if vmi != nil && !metav1.IsControlledBy(vmi, vm) {
 			vmi = nil
 		}
-		add(Target{Namespace: vm.Namespace, Name: vm.Name}, vm, vmi)
+		add(Target{Namespace: vm.Namespace, Name: vm.Name, UID: vm.UID}, vm, vmi)
 	}
 	for i := range vmis {
 		if vmi := &vmis[i]; alone[key(vmi)] {
-			add(Target{Namespace: vmi.Namespace, Name: vmi.Name, Instance: true}, nil, vmi)
+			add(Target{Namespace: vmi.Namespace, Name: vmi.Name, Instance: true, UID: vmi.UID}, nil, vmi)
 		}
 	}
 	slices.SortFunc(out.Targets, byName)

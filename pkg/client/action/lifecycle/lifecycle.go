@@ -6,6 +6,7 @@ package lifecycle
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -43,6 +44,12 @@ func do(ctx context.Context, api API, verb Verb, t Target, o Options) error {
 	if t.asked(verb).Instance {
 		resource = client.VMIs
 	}
+	if verb == Delete { // whose request has the UID
+		return remove(ctx, api, resource, t, o)
+	}
+	if err := Same(ctx, api, t); err != nil {
+		return err
+	}
 	switch verb {
 	case MigrateCancel:
 		_, err := cancelMigration(ctx, api, t, o)
@@ -52,8 +59,6 @@ func do(ctx context.Context, api API, verb Verb, t Target, o Options) error {
 			return migrateWithDisks(ctx, api, t, o)
 		}
 		return api.Put(ctx, resource, t.Namespace, t.Name, verb.subresource(), o.body(verb))
-	case Delete:
-		return remove(ctx, api, resource, t, o)
 	case Start, Stop, Restart, Pause, Unpause, Reset, SoftReboot, EvacuateCancel:
 		if t.Instance && !verb.TakesInstance() {
 			return fmt.Errorf("only a VM can be asked to %s", verb)
@@ -91,7 +96,7 @@ func remove(ctx context.Context, api API, resource string, t Target, o Options) 
 	opts.Preconditions = &metav1.Preconditions{UID: &t.UID}
 	err := api.Delete(ctx, resource, t.Namespace, t.Name, opts)
 	if apierrors.IsConflict(err) {
-		return fmt.Errorf("it is gone, and another of its name stays: %w", err)
+		return &GoneError{Another: true, Err: err}
 	}
 	return err
 }
@@ -134,7 +139,7 @@ func (r *refusal) Error() string {
 		// "VirtualMachineInstance ns/name is not running: …"
 		text = strings.Replace(text, kind+" "+name+" is ", "it is ", 1)
 	}
-	if r.verb.OnInstance() && apierrors.IsNotFound(r.err) {
+	if gone := (*GoneError)(nil); r.verb.OnInstance() && apierrors.IsNotFound(r.err) && !errors.As(r.err, &gone) {
 		text += "; only a machine that runs can be asked to " + string(r.verb)
 	}
 	return fmt.Sprintf("%s %s: %s", r.verb, r.target, text)

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	v1 "kubevirt.io/api/core/v1"
 
+	"github.com/virtkit/virtkit/pkg/client/action"
 	"github.com/virtkit/virtkit/pkg/client/action/client"
 )
 
@@ -122,7 +123,8 @@ func TestDeleteSparesAnother(t *testing.T) {
 	if want := []string{`delete virtualmachines ns vm {"preconditions":{"uid":"one"}}`}; !slices.Equal(r.lines, want) {
 		t.Errorf("asked %q, not %q", r.lines, want)
 	}
-	if !errors.Is(err, conflict) || !strings.Contains(err.Error(), "another of its name stays") {
+	if !errors.Is(err, conflict) || !errors.Is(err, action.ErrNotFound) ||
+		!strings.Contains(err.Error(), "another of its name stays") {
 		t.Errorf("says %v", err)
 	}
 }

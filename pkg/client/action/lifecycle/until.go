@@ -41,11 +41,24 @@ func Until(verb Verb, instance types.UID, paused bool) (wait.Condition, bool) {
 	case Unpause:
 		return pausedIs(false), true
 	case Delete:
-		return wait.Condition{Name: "to be deleted", Gone: true, Met: func(s wait.State) (bool, error) {
-			return s.VM == nil && (s.VMI == nil || s.VMI.UID != instance && instance != ""), nil
-		}}, true
+		return UntilGone("", instance), true
 	}
 	return wait.Condition{}, false
+}
+
+// UntilGone is the condition in which the VM with a UID, and the instance with one, are deleted; empty UIDs are of any.
+// Another VM that has the name by now, with an instance of its own, is not waited for.
+func UntilGone(vm, instance types.UID) wait.Condition {
+	return wait.Condition{Name: "to be deleted", Gone: true, Met: func(s wait.State) (bool, error) {
+		if s.VM != nil && (vm == "" || s.VM.UID == vm) {
+			return false, nil
+		}
+		if s.VMI == nil || instance != "" && s.VMI.UID != instance {
+			return true, nil
+		}
+		owner := metav1.GetControllerOfNoCopy(s.VMI)
+		return vm != "" && owner != nil && owner.UID != vm, nil
+	}}
 }
 
 // UntilInstanceGone is the condition in which the instance with a UID is deleted, whatever becomes of its VM.

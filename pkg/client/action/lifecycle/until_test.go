@@ -35,6 +35,37 @@ func TestUntilInstanceGone(t *testing.T) {
 	}
 }
 
+// A VM is deleted when it and its instance are gone, whatever has its name by then.
+func TestUntilGone(t *testing.T) {
+	vm := func(uid types.UID) *v1.VirtualMachine {
+		return &v1.VirtualMachine{ObjectMeta: metav1.ObjectMeta{UID: uid}}
+	}
+	of := func(uid types.UID, owner *v1.VirtualMachine) *v1.VirtualMachineInstance {
+		owners := []metav1.OwnerReference{*metav1.NewControllerRef(owner, v1.VirtualMachineGroupVersionKind)}
+		return &v1.VirtualMachineInstance{ObjectMeta: metav1.ObjectMeta{UID: uid, OwnerReferences: owners}}
+	}
+	old, anew := vm("old"), vm("anew")
+	for name, tc := range map[string]struct {
+		vm, instance types.UID
+		state        wait.State
+		gone         bool
+	}{
+		"nothing":                       {"old", "i", wait.State{}, true},
+		"it is there":                   {"old", "i", wait.State{VM: old}, false},
+		"its instance is there":         {"old", "i", wait.State{VMI: of("i", old)}, false},
+		"an instance of it is there":    {"old", "", wait.State{VMI: of("i", old)}, false},
+		"another":                       {"old", "i", wait.State{VM: anew}, true},
+		"another, and its instance":     {"old", "i", wait.State{VM: anew, VMI: of("j", anew)}, true},
+		"another with its first guest":  {"old", "", wait.State{VM: anew, VMI: of("j", anew)}, true},
+		"another, and the old instance": {"old", "i", wait.State{VM: anew, VMI: of("i", old)}, false},
+		"any":                           {"", "", wait.State{VM: anew}, false},
+	} {
+		if gone, err := UntilGone(tc.vm, tc.instance).Met(tc.state); err != nil || gone != tc.gone {
+			t.Errorf("%s: %v, %v", name, gone, err)
+		}
+	}
+}
+
 // TestUntilPaused: a pause is done when the guest stands still and its VM shows it.
 func TestUntilPaused(t *testing.T) {
 	instance := func(paused corev1.ConditionStatus) *v1.VirtualMachineInstance {

@@ -77,7 +77,7 @@ type Target struct {
 	Namespace, Name string
 	// Instance is whether the VirtualMachineInstance was named, or found, rather than the VirtualMachine.
 	Instance bool
-	// UID is of the object that is meant, so that Delete spares another that has its name by now; empty for any.
+	// UID is of the object that is meant, so that another is spared that has its name by now; empty for any.
 	UID types.UID
 	// Migration is the UID of the migration that MigrateCancel means, so that it spares one that has begun since; empty
 	// for whichever is under way.

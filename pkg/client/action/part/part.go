@@ -32,10 +32,14 @@ func Name(path string) string {
 	return filepath.Join(directory, "."+name+".part")
 }
 
-// Open opens what is written for path, or makes it with these permissions. What a run before has left is in it. Errors:
-// ErrBusy, and those of os.OpenFile.
+// Open opens what is written for path, or makes it with these permissions: beside its Target, if it is a link. What a
+// run before has left is in it. Errors: ErrBusy, and those of os.OpenFile.
 func Open(path string, permissions os.FileMode) (*File, error) {
 	const tries = 10 // another has finished or discarded it meanwhile
+	path, err := Target(path)
+	if err != nil {
+		return nil, err
+	}
 	name := Name(path)
 	for range tries {
 		file, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|noFollow, permissions)

@@ -130,3 +130,39 @@ func TestPlanted(t *testing.T) {
 		}
 	}
 }
+
+// TestLinks: what a link leads to is written, be it there or not, and the link stays.
+func TestLinks(t *testing.T) {
+	dir := t.TempDir()
+	store := filepath.Join(dir, "store")
+	at := func(name string) string { return filepath.Join(dir, name) }
+	err := errors.Join(os.Mkdir(store, 0o700), os.WriteFile(filepath.Join(store, "disk.img"), []byte("old"), 0o600),
+		os.Symlink(filepath.Join("store", "disk.img"), at("relative")), os.Symlink("relative", at("chain")),
+		os.Symlink(filepath.Join(store, "new.img"), at("dangling")), os.Symlink("store", at("way")),
+		os.Symlink(filepath.Join("..", "beside.img"), filepath.Join(store, "up")), os.Symlink("loop", at("loop")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]string{
+		"relative": "store/disk.img", "chain": "store/disk.img", "dangling": "store/new.img", "way/up": "beside.img",
+		"plain": "plain",
+	} {
+		f := open(t, at(name))
+		if got, err := filepath.EvalSymlinks(filepath.Dir(f.Name())); err != nil || got != filepath.Dir(at(want)) {
+			t.Errorf("%s is written in %s, %v", name, got, err)
+		}
+		_, err := f.WriteString(name)
+		if err := errors.Join(err, f.Finish()); err != nil {
+			t.Error(err)
+		}
+		if got, err := os.ReadFile(at(want)); err != nil || string(got) != name {
+			t.Errorf("%s: %s has %q, %v", name, want, got, err)
+		}
+		if info, err := os.Lstat(at(name)); err != nil || want != name && info.Mode()&os.ModeSymlink == 0 {
+			t.Errorf("%s is no link any more: %v", name, err)
+		}
+	}
+	if _, err := Open(at("loop"), 0o600); err == nil {
+		t.Error("a loop of links is written")
+	}
+}

@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/util/retry"
 	"kubevirt.io/api/pool/v1beta1"
@@ -187,7 +188,9 @@ type Request struct {
 	Replicas int32
 	// Current is the size that the set must have asked for till now; nil for any.
 	Current *int32
-	DryRun  bool
+	// UID is of the set that is meant, so that another is spared that has its name by now; empty for any.
+	UID    types.UID
+	DryRun bool
 }
 
 // Find returns the set of a name where the kind was not said: a pool, else a replica set. Both at once is an error.
@@ -236,6 +239,10 @@ func scale(ctx context.Context, c API, r Request) (before Row, err error) {
 	set, err := Get(ctx, c, r.Kind, r.Namespace, r.Name)
 	if err != nil {
 		return Row{}, err
+	}
+	if r.UID != "" && set.GetUID() != r.UID {
+		return Row{}, fmt.Errorf("%s %s/%s: it is gone, and another of its name stays as it is: %w", r.Kind.Short,
+			r.Namespace, r.Name, action.ErrNotFound)
 	}
 	before = RowOf(set)
 	patch := map[string]any{"spec": map[string]any{"replicas": r.Replicas}}

@@ -9,6 +9,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+
+	"github.com/virtkit/virtkit/pkg/client/action/part"
 )
 
 // maxHead is how much of a picture is kept to read its size from, bytes.
@@ -20,9 +22,22 @@ type Picture struct {
 	Bytes         int64
 }
 
-// Save writes a PNG to a file, which is there whole or not at all.
+// Save writes a PNG to a file, which is there whole or not at all; what a link leads to is written. What is no regular
+// file, such as a pipe, is written as it is.
 func Save(path string, picture io.Reader) (p Picture, err error) {
-	file, err := os.CreateTemp(filepath.Dir(path), ".screenshot-*")
+	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() && !info.IsDir() {
+		file, err := os.OpenFile(path, os.O_WRONLY, 0)
+		if err != nil {
+			return p, fmt.Errorf("write the screenshot: %w", err)
+		}
+		p, err = Copy(file, picture)
+		return p, errors.Join(err, file.Close())
+	}
+	target, err := part.Target(path)
+	if err != nil {
+		return p, fmt.Errorf("write the screenshot: %w", err)
+	}
+	file, err := os.CreateTemp(filepath.Dir(target), ".screenshot-*")
 	if err != nil {
 		var where *fs.PathError
 		if errors.As(err, &where) {
@@ -42,7 +57,7 @@ func Save(path string, picture io.Reader) (p Picture, err error) {
 	if err := os.Chmod(file.Name(), 0o644); err != nil {
 		return p, fmt.Errorf("write the screenshot: %w", err)
 	}
-	if err := os.Rename(file.Name(), path); err != nil {
+	if err := os.Rename(file.Name(), target); err != nil {
 		return p, fmt.Errorf("write the screenshot: %w", err)
 	}
 	return p, nil

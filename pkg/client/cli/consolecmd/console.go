@@ -62,7 +62,8 @@ after its prompt.
 
 --send types a text instead of reading standard input, with C's escapes: \r is the Enter key. Given several
 times, each text but the first waits until the guest has been silent for --idle. For more than that there is
-"expect". --record writes a recording that asciinema and others play; what is typed is not in it.`,
+"expect". --record writes a recording that asciinema and others play; what is typed is not in it. It is begun when
+the console is open, and replaces the FILE whole when the session ends.`,
 		Example: cli.Examples(f.Program, `
 			virtctl console demo
 			virtctl console demo --reconnect --log demo.log
@@ -105,17 +106,22 @@ func Run(ctx context.Context, o *Options) (err error) {
 	defer stop()
 	term := newScreen(o.Factory.IO, target.Name, len(o.texts) == 0)
 	defer term.Restore()
-	out, done, err := o.outputs(ctx, term)
+	out, err := o.outputs(ctx, term)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, done()) }()
+	defer func() { err = errors.Join(err, out.done()) }()
 	session := &console.Session{
 		Dial:      o.dialer(c, target, term),
 		Out:       out,
 		Reconnect: o.Reconnect,
-		Notify:    term.notify,
-		Panicked:  term.Restore,
+		Notify: func(e console.Event, err error) {
+			if e == console.Connected {
+				out.connected()
+			}
+			term.notify(e, err)
+		},
+		Panicked: term.Restore,
 	}
 	switch {
 	case len(o.texts) > 0:

@@ -111,14 +111,14 @@ func TestOutputs(t *testing.T) {
 	if err := os.WriteFile(o.Log, []byte("before\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	w, done, err := o.outputs(t.Context(), newScreen(o.Factory.IO, "demo", false))
+	w, err := o.outputs(t.Context(), newScreen(o.Factory.IO, "demo", false))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if _, err := w.Write([]byte("login: ")); err != nil {
 		t.Fatal(err)
 	}
-	if err := done(); err != nil {
+	if err := w.done(); err != nil {
 		t.Fatal(err)
 	}
 	for path, want := range map[string]string{
@@ -139,12 +139,12 @@ func TestOutputs(t *testing.T) {
 func TestOutputsThatCannotBeOpened(t *testing.T) {
 	dir := t.TempDir()
 	for what, change := range map[string]func(*Options){
-		"open the log: ":       func(o *Options) { o.Log = dir },
-		"open the recording: ": func(o *Options) { o.Log, o.Record = filepath.Join(dir, "log"), dir },
+		"--log: " + dir + " ":    func(o *Options) { o.Log = dir },
+		"--record: " + dir + " ": func(o *Options) { o.Log, o.Record = filepath.Join(dir, "log"), dir },
 	} {
 		o := options(&bytes.Buffer{})
 		change(o)
-		w, _, err := o.outputs(context.Background(), newScreen(o.Factory.IO, "demo", false))
+		w, err := o.outputs(context.Background(), newScreen(o.Factory.IO, "demo", false))
 		if w != nil || err == nil || !strings.HasPrefix(err.Error(), what) {
 			t.Errorf("%s%v, %v", what, w, err)
 		}

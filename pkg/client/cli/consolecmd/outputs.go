@@ -3,19 +3,11 @@ package consolecmd
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"os"
-	"sync"
 
 	"github.com/virtkit/virtkit/pkg/client/action/console"
 	"github.com/virtkit/virtkit/pkg/client/cli"
-)
-
-// A recording of what is seen at no terminal says the size that guests assume.
-const (
-	defaultWidth  = 80
-	defaultHeight = 24
 )
 
 // complete reads what is to be typed.
@@ -30,11 +22,20 @@ func (o *Options) complete() error {
 	return nil
 }
 
-// outputs opens all that gets what the guest writes; done closes it.
-func (o *Options) outputs(ctx context.Context, term *screen) (out io.Writer, done func() error, err error) {
+// outputs is all that gets what the guest writes. done closes it, and connected hears that the console is open, maybe
+// again.
+type outputs struct {
+	io.Writer
+	done      func() error
+	connected func()
+}
+
+// outputs opens all that gets what the guest writes.
+func (o *Options) outputs(ctx context.Context, term *screen) (*outputs, error) {
 	writers := []io.Writer{o.Factory.IO.RawOut()}
 	var closers []func() error
-	done = func() error {
+	connected := func() {}
+	done := func() error {
 		var failed []error
 		for i := len(closers) - 1; i >= 0; i-- {
 			failed = append(failed, closers[i]())
@@ -44,46 +45,20 @@ func (o *Options) outputs(ctx context.Context, term *screen) (out io.Writer, don
 	if o.Log != "" {
 		file, err := os.OpenFile(o.Log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 		if err != nil {
-			return nil, nil, fmt.Errorf("open the log: %w", err)
+			return nil, cli.UsageErrorf("--log: %s", cli.WhyUnwritable(o.Log, err))
 		}
 		writers, closers = append(writers, file), append(closers, file.Close)
 	}
 	if o.Record != "" {
-		recorder, end, err := o.recorder(ctx, term)
-		if err != nil {
-			return nil, nil, errors.Join(err, done())
+		if err := cli.CheckOutput("--record", o.Record); err != nil {
+			return nil, errors.Join(err, done())
 		}
-		writers, closers = append(writers, recorder), append(closers, end)
+		r := &recording{path: o.Record, title: o.Name, now: o.Factory.Now, ctx: ctx, term: term}
+		writers, closers = append(writers, r), append(closers, r.end)
+		connected = r.begin
 	}
 	if len(writers) == 1 {
-		return writers[0], done, nil
+		return &outputs{writers[0], done, connected}, nil
 	}
-	return io.MultiWriter(writers...), done, nil
-}
-
-// recorder begins a recording, which follows the size of the terminal.
-func (o *Options) recorder(ctx context.Context, term *screen) (*console.Recorder, func() error, error) {
-	file, err := os.OpenFile(o.Record, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
-	if err != nil {
-		return nil, nil, fmt.Errorf("open the recording: %w", err)
-	}
-	width, height, ok := term.Size()
-	if !ok {
-		width, height = defaultWidth, defaultHeight
-	}
-	recorder, err := console.NewRecorder(file, o.Factory.Now, width, height, o.Name)
-	if err != nil {
-		return nil, nil, errors.Join(err, file.Close())
-	}
-	ctx, cancel := context.WithCancel(ctx)
-	var resizing sync.WaitGroup
-	var failed error
-	resizing.Go(func() {
-		term.Resizes(ctx, func(width, height int) { failed = errors.Join(failed, recorder.Resize(width, height)) })
-	})
-	return recorder, func() error {
-		cancel()
-		resizing.Wait()
-		return errors.Join(failed, recorder.Close(), file.Close())
-	}, nil
+	return &outputs{io.MultiWriter(writers...), done, connected}, nil
 }

@@ -90,11 +90,37 @@ func (p *plan) check() error {
 			return cli.UsageErrorf("a path on this side is empty; . is the current directory")
 		}
 	}
+	if err := p.checkNames(); err != nil {
+		return err
+	}
 	if p.direction == copyfile.Push {
 		return p.checkPush()
 	}
 	if p.to == "-" && len(p.sources) > 1 {
 		return cli.UsageErrorf("only one file can go to standard output")
+	}
+	return nil
+}
+
+// checkNames refuses two sources that would be one file: the last would be all that is left of them.
+func (p *plan) checkNames() error {
+	if p.to == "-" {
+		return nil
+	}
+	first := map[string]string{}
+	for _, source := range p.sources {
+		if source == "-" {
+			continue
+		}
+		name := copyfile.Base(source)
+		if p.direction == copyfile.Push {
+			name, _ = p.push(source)
+		}
+		if other, taken := first[name]; taken {
+			return cli.UsageErrorf("%q and %q would both be %s in %s; copy them one at a time, to different names",
+				other, source, name, p.toText)
+		}
+		first[name] = source
 	}
 	return nil
 }

@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/virtkit/virtkit/pkg/client/cli"
 )
 
 func TestParseLocation(t *testing.T) {
@@ -58,5 +60,31 @@ func TestParse(t *testing.T) {
 	p.to = "/etc/"
 	if _, into := p.push("dir/a"); !into {
 		t.Error("a separator at the end does not ask for a directory")
+	}
+}
+
+// TestOneNameTwice: sources that would be one file are refused, and the refusal names both.
+func TestOneNameTwice(t *testing.T) {
+	for _, c := range []struct {
+		sources []string
+		to      string
+	}{
+		{[]string{"a/x", "y", "b/x"}, "demo:/srv/"},
+		{[]string{"x", "./x"}, "demo:/srv"},
+		{[]string{"demo:/a/x", "demo:/b/x"}, "."},
+	} {
+		_, err := parse(c.sources, c.to)
+		if cli.ExitCode(err) != cli.ExitUsage {
+			t.Errorf("%q to %s: %v", c.sources, c.to, err)
+			continue
+		}
+		for _, source := range []string{c.sources[0], c.sources[len(c.sources)-1]} {
+			if path := parseLocation(source).path; !strings.Contains(err.Error(), `"`+path+`"`) {
+				t.Errorf("%v does not name %s", err, path)
+			}
+		}
+	}
+	if _, err := parse([]string{"a/x", "b/y"}, "demo:/srv/"); err != nil {
+		t.Error(err)
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/client/action/backup"
 	"github.com/virtkit/virtkit/pkg/client/action/client"
 	"github.com/virtkit/virtkit/pkg/client/action/images"
+	"github.com/virtkit/virtkit/pkg/client/action/lifecycle"
 	"github.com/virtkit/virtkit/pkg/client/cli/backupcmd"
 	"github.com/virtkit/virtkit/pkg/client/cli/createcmd"
 	"github.com/virtkit/virtkit/pkg/client/cli/imagecmd"
@@ -116,9 +117,20 @@ func sourceKind(e page.Export) string {
 	return exports.KindVM
 }
 
+// sameSource returns an error unless what is exported is what was shown.
+func (a *actions) sameSource(ctx context.Context, e page.Export) error {
+	if e.Snapshot {
+		return a.sameSnapshot(ctx, e.Key, e.UID)
+	}
+	return a.same(ctx, lifecycle.Target{Namespace: e.Key.Namespace, Name: e.Key.Name, UID: e.UID})
+}
+
 // Export writes a machine or a snapshot into a file, as `virtctl export` does.
 func (a *actions) Export(ctx context.Context, e page.Export, t *page.Transfer) error {
 	path, _, err := a.ExportFile(e)
+	if err == nil {
+		err = a.sameSource(ctx, e)
+	}
 	if err != nil {
 		return err
 	}

@@ -77,18 +77,25 @@ func (s *session) once(ctx context.Context, w *page.World) error {
 	for _, row := range overview.Rows(r) {
 		out.Row(row...)
 	}
-	for _, what := range slices.Sorted(maps.Keys(unreadable)) {
-		fmt.Fprintf(o.Factory.IO.ErrOut, "warning: the %s are missing: %s\n", what, unreadable[what])
-	}
+	s.warn(unreadable)
 	return out.Flush()
+}
+
+// warn says what is left out of what is printed, since it cannot be read.
+func (s *session) warn(unreadable map[string]string) {
+	for _, what := range slices.Sorted(maps.Keys(unreadable)) {
+		fmt.Fprintf(s.options.Factory.IO.ErrOut, "warning: the %s are missing: %s\n", what, unreadable[what])
+	}
 }
 
 // plain prints each change as a line, first what there is, until interrupted.
 func (s *session) plain(ctx context.Context, w *page.World) error {
 	out := s.options.Factory.IO
-	if _, err := s.settled(ctx, w); err != nil {
+	unreadable, err := s.settled(ctx, w)
+	if err != nil {
 		return err
 	}
+	s.warn(unreadable)
 	var before *overview.Report
 	link := outage.Follow(s.options.Factory.ReportOutages(ctx))
 	for {

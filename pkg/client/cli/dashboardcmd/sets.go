@@ -29,8 +29,9 @@ func (a *actions) WhySet(ctx context.Context, s *store.Set) (*why.Report, error)
 }
 
 func (a *actions) Scale(ctx context.Context, s *store.Set, replicas int32) error {
-	_, err := sets.Scale(ctx, a.client,
-		sets.Request{Kind: kindOf(s), Namespace: s.Namespace, Name: s.Name, Replicas: replicas, Current: &s.Desired})
+	_, err := sets.Scale(ctx, a.client, sets.Request{
+		Kind: kindOf(s), Namespace: s.Namespace, Name: s.Name, UID: s.UID, Replicas: replicas, Current: &s.Desired,
+	})
 	return a.noted(err, "scale", kindOf(s).Short+"/"+s.Name)
 }
 

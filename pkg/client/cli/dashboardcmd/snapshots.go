@@ -5,12 +5,15 @@ import (
 	"fmt"
 
 	volumesnapshotv1 "github.com/kubernetes-csi/external-snapshotter/client/v8/apis/volumesnapshot/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	clonev1beta1 "kubevirt.io/api/clone/v1beta1"
 	snapshotv1beta1 "kubevirt.io/api/snapshot/v1beta1"
 
 	"github.com/virtkit/virtkit/pkg/client/action/client"
 	"github.com/virtkit/virtkit/pkg/client/action/clone"
+	"github.com/virtkit/virtkit/pkg/client/action/lifecycle"
 	"github.com/virtkit/virtkit/pkg/client/action/snapshot"
 	"github.com/virtkit/virtkit/pkg/client/action/why"
 	"github.com/virtkit/virtkit/pkg/client/action/why/gather"
@@ -51,7 +54,10 @@ func (s *session) followSnapshots(ctx context.Context, c *client.Client, w *page
 }
 
 // TakeSnapshot takes a snapshot of a machine.
-func (a *actions) TakeSnapshot(ctx context.Context, machine store.Key, name string, o snapshot.Options) error {
+func (a *actions) TakeSnapshot(ctx context.Context, machine lifecycle.Target, name string, o snapshot.Options) error {
+	if err := a.same(ctx, machine); err != nil {
+		return err
+	}
 	_, err := snapshot.Create(ctx, a.client, snapshot.New(machine.Namespace, machine.Name, name, o), false)
 	return a.noted(err, "snapshot create", machine.Namespace+"/"+machine.Name)
 }
@@ -81,13 +87,34 @@ func (a *actions) Restore(ctx context.Context, key store.Key, o snapshot.Restore
 	return r.Name, a.noted(nil, "snapshot restore", r.Namespace+"/"+r.Spec.Target.Name)
 }
 
-// Clone asks for a clone.
-func (a *actions) Clone(ctx context.Context, namespace string, o clone.Options) (string, error) {
+// Clone asks for a clone of a snapshot, if it is the one that was shown.
+func (a *actions) Clone(ctx context.Context, s *store.Snapshot, o clone.Options) (string, error) {
+	namespace := s.Namespace
+	if err := a.sameSnapshot(ctx, s.Object(), s.UID); err != nil {
+		return "", err
+	}
 	c, err := clone.Create(ctx, a.client, clone.New(namespace, "clone-"+a.factory.RandomName(5), o), false)
 	if err != nil {
 		return "", err
 	}
 	return c.Name, a.noted(nil, "clone", namespace+"/"+c.Name)
+}
+
+// sameSnapshot returns an error unless a snapshot is the one with a UID; who may not read it is not kept from it.
+func (a *actions) sameSnapshot(ctx context.Context, key store.Key, uid types.UID) error {
+	if uid == "" {
+		return nil
+	}
+	s, err := snapshot.Get(ctx, a.client, key.Namespace, key.Name)
+	switch {
+	case apierrors.IsForbidden(err):
+		return nil
+	case err != nil:
+		return err
+	case s.UID != uid:
+		return &snapshot.SnapshotChangedError{Namespace: key.Namespace, Name: key.Name}
+	}
+	return nil
 }
 
 // DeleteSnapshot deletes a snapshot, restore or clone, if it is the one that was shown.

@@ -99,7 +99,7 @@ func TestSnapshotActions(t *testing.T) {
 		}),
 	}
 	ctx, key := context.Background(), store.Key{Namespace: "prod", Name: "s"}
-	if err := a.TakeSnapshot(ctx, store.Key{Namespace: "prod", Name: "db"},
+	if err := a.TakeSnapshot(ctx, lifecycle.Target{Namespace: "prod", Name: "db"},
 		"s", snapshot.Options{Policy: "Retain"}); err != nil {
 		t.Error(err)
 	}
@@ -121,8 +121,9 @@ func TestSnapshotActions(t *testing.T) {
 		entries[1].Machines[0].Restore != "restore-s-abcde" {
 		t.Errorf("the journal has %+v, %v", entries, err)
 	}
-	if name, err := a.Clone(ctx, "prod", clone.Options{Source: "s", FromSnapshot: true, Target: "two"}); err != nil ||
-		name != "clone-abcde" {
+	shown := &store.Snapshot{Namespace: "prod", Name: "s", Resource: store.Snapshots}
+	cloned := clone.Options{Source: "s", FromSnapshot: true, Target: "two"}
+	if name, err := a.Clone(ctx, shown, cloned); err != nil || name != "clone-abcde" {
 		t.Errorf("%q, %v", name, err)
 	}
 	s := &store.Snapshot{Namespace: "prod", Name: "s", Resource: store.Snapshots, UID: "u"}

@@ -2,6 +2,7 @@ package dashboardcmd
 
 import (
 	"context"
+	"fmt"
 
 	"k8s.io/apimachinery/pkg/api/resource"
 
@@ -15,32 +16,55 @@ func (a *actions) Claims(ctx context.Context, namespace string) ([]volume.Claim,
 	return volume.Candidates(ctx, a.client, namespace)
 }
 
-func (a *actions) Plug(ctx context.Context, key store.Key, o volume.Options) error {
-	if err := volume.Add(ctx, a.client, key.Namespace, key.Name, o); err != nil {
+func (a *actions) Plug(ctx context.Context, machine lifecycle.Target, o volume.Options) error {
+	err := a.same(ctx, machine)
+	if err == nil {
+		err = volume.Add(ctx, a.client, machine.Namespace, machine.Name, o)
+	}
+	if err != nil {
 		return err
 	}
-	return a.record(lifecycle.AddVolume, key, o.Instance)
+	return a.record(lifecycle.AddVolume, keyOf(machine), o.Instance)
 }
 
-func (a *actions) Unplug(ctx context.Context, key store.Key, o volume.Options) error {
-	if err := volume.Remove(ctx, a.client, key.Namespace, key.Name, o); err != nil {
+func (a *actions) Unplug(ctx context.Context, machine lifecycle.Target, o volume.Options) error {
+	err := a.same(ctx, machine)
+	if err == nil {
+		err = volume.Remove(ctx, a.client, machine.Namespace, machine.Name, o)
+	}
+	if err != nil {
 		return err
 	}
-	return a.record(lifecycle.RemoveVolume, key, o.Instance)
+	return a.record(lifecycle.RemoveVolume, keyOf(machine), o.Instance)
 }
 
 func (a *actions) Resize(
-	ctx context.Context, key store.Key, instance bool, name string, size resource.Quantity,
+	ctx context.Context, machine lifecycle.Target, name string, size resource.Quantity,
 ) error {
-	r, err := volume.Look(ctx, a.client, key.Namespace, key.Name, name, instance)
+	r, err := volume.Look(ctx, a.client, machine.Namespace, machine.Name, name, machine.Instance)
 	if err == nil {
 		err = r.Check(size)
+	}
+	if err == nil {
+		err = a.same(ctx, machine)
 	}
 	if err != nil {
 		return err
 	}
 	_, err = volume.Resize(ctx, a.client, r, size, false)
-	return a.noted(err, "volume resize", key.Name)
+	return a.noted(err, "volume resize", machine.Name)
+}
+
+// same returns an error unless a machine is the one that was shown: it is gone, or another has its name by now.
+func (a *actions) same(ctx context.Context, machine lifecycle.Target) error {
+	if err := lifecycle.Same(ctx, a.client, machine); err != nil {
+		return fmt.Errorf("%s: %w", machine, err)
+	}
+	return nil
+}
+
+func keyOf(machine lifecycle.Target) store.Key {
+	return store.Key{Namespace: machine.Namespace, Name: machine.Name}
 }
 
 // record writes a change into the journal, as the commands do.

@@ -16,7 +16,6 @@ import (
 	"github.com/virtkit/virtkit/pkg/client/action/lifecycle"
 	"github.com/virtkit/virtkit/pkg/client/action/volume"
 	"github.com/virtkit/virtkit/pkg/client/cli"
-	"github.com/virtkit/virtkit/pkg/client/store"
 )
 
 func TestVolumesArePluggedAndUnplugged(t *testing.T) {
@@ -49,11 +48,11 @@ func TestVolumesArePluggedAndUnplugged(t *testing.T) {
 			}},
 		}),
 	}
-	key := store.Key{Namespace: "prod", Name: "web"}
-	if err := a.Plug(context.Background(), key, volume.Options{Volume: "data"}); err != nil {
+	machine := lifecycle.Target{Namespace: "prod", Name: "web"}
+	if err := a.Plug(context.Background(), machine, volume.Options{Volume: "data"}); err != nil {
 		t.Error(err)
 	}
-	if err := a.Unplug(context.Background(), key, volume.Options{Volume: "data", Instance: true}); err != nil {
+	if err := a.Unplug(context.Background(), machine, volume.Options{Volume: "data", Instance: true}); err != nil {
 		t.Error(err)
 	}
 	want := []string{
@@ -111,11 +110,11 @@ func TestVolumesAreResized(t *testing.T) {
 	f := cli.NewFactory("virtctl", cli.NoStreams(),
 		func(name string) string { return map[string]string{"XDG_STATE_HOME": state}[name] })
 	a := &actions{factory: f, client: api.Client()}
-	key := store.Key{Namespace: "prod", Name: "web"}
-	if err := a.Resize(t.Context(), key, false, "data", resource.MustParse("4Gi")); err != nil {
+	machine := lifecycle.Target{Namespace: "prod", Name: "web"}
+	if err := a.Resize(t.Context(), machine, "data", resource.MustParse("4Gi")); err != nil {
 		t.Error(err)
 	}
-	if err := a.Resize(t.Context(), key, false, "data", resource.MustParse("1Gi")); err == nil {
+	if err := a.Resize(t.Context(), machine, "data", resource.MustParse("1Gi")); err == nil {
 		t.Error("it shrinks")
 	}
 	if diff := cmp.Diff([]string{`{"spec":{"resources":{"requests":{"storage":"4Gi"}}}}`}, asked); diff != "" {

@@ -103,7 +103,8 @@ func (o *Options) evacuating(ctx context.Context, nodes []string) ([]lifecycle.T
 	idle := slices.Clone(nodes) // those that nothing is to leave: they may be misspelt
 	for i := range vmis.Items {
 		if vmi := &vmis.Items[i]; slices.Contains(nodes, vmi.Status.EvacuationNodeName) {
-			out = append(out, lifecycle.Target{Namespace: vmi.Namespace, Name: vmi.Name, Instance: true})
+			out = append(out,
+				lifecycle.Target{Namespace: vmi.Namespace, Name: vmi.Name, Instance: true, UID: vmi.UID})
 			idle = slices.DeleteFunc(idle, func(node string) bool { return node == vmi.Status.EvacuationNodeName })
 		}
 	}

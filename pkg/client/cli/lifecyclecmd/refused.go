@@ -25,6 +25,9 @@ func (e *because) Unwrap() error { return e.err }
 // refused adds to the server's word what would help: of a start what it waits for, and of what needs a running guest
 // how to start it.
 func (o *Options) refused(ctx context.Context, c *client.Client, t lifecycle.Target, err error) error {
+	if gone := (*lifecycle.GoneError)(nil); errors.As(err, &gone) {
+		return err // what would help is of another machine
+	}
 	switch o.Verb {
 	case lifecycle.Start:
 		return o.alreadyAsked(ctx, c, t, err)

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 
+	"k8s.io/apimachinery/pkg/types"
 	v1 "kubevirt.io/api/core/v1"
 
 	"github.com/virtkit/virtkit/pkg/client/action/client"
@@ -18,6 +19,14 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/conditions"
 	"github.com/virtkit/virtkit/pkg/vm/migrations"
 )
+
+// deleted returns the UID of the VM that was to be deleted; empty where it is not known.
+func (r *request) deleted() types.UID {
+	if r.target.UID == "" && r.before.vm != nil {
+		return r.before.vm.UID
+	}
+	return r.target.UID
+}
 
 // going reports whether there is something to wait for.
 func (r *request) going() bool { return r.err == nil && (r.accepted || r.underWay) }
@@ -130,8 +139,11 @@ func (o *Options) done(ctx context.Context, c *client.Client, r *request) (wait.
 		return r.cancelled.Wait(ctx, c)
 	}
 	condition, _ := lifecycle.Until(o.Verb, r.before.instance(), o.Paused)
-	if o.Verb == lifecycle.Delete && r.target.Instance {
+	switch {
+	case o.Verb == lifecycle.Delete && r.target.Instance:
 		condition = lifecycle.UntilInstanceGone(r.before.instance())
+	case o.Verb == lifecycle.Delete:
+		condition = lifecycle.UntilGone(r.deleted(), r.before.instance())
 	}
 	return wait.Until(ctx, c, r.target.Namespace, r.target.Name, condition)
 }

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"io"
 	"os"
-	"path/filepath"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -46,20 +45,7 @@ func CheckFile(path string) error {
 	if path == "-" {
 		return nil
 	}
-	info, err := os.Stat(path)
-	switch {
-	case err == nil && info.IsDir():
-		return cli.UsageErrorf("--output: %s is a directory; name a file in it", path)
-	case err == nil && !info.Mode().IsRegular():
-		return nil // a device, which need not be opened twice
-	case err != nil && !errors.Is(err, os.ErrNotExist):
-		return cli.UsageErrorf("--output: %s", cli.WhyUnwritable(path, err))
-	}
-	probe, err := os.CreateTemp(filepath.Dir(path), ".virtctl-*")
-	if err != nil {
-		return cli.UsageErrorf("--output: %s", cli.WhyUnwritable(path, err))
-	}
-	return errors.Join(probe.Close(), os.Remove(probe.Name()))
+	return cli.CheckOutput("--output", path)
 }
 
 // open makes a target of a path; "-" is out.
@@ -102,7 +88,7 @@ func (t *target) Begin() error {
 		return nil
 	}
 	if t.resumed {
-		t.note("the disk may have changed since %s was written, so the download begins anew", part.Name(t.path))
+		t.note("the disk may have changed since %s was written, so the download begins anew", t.part.Name())
 	}
 	t.size, t.sum, t.last, t.resumed = 0, 0, nil, false
 	if err := errors.Join(t.part.Forget(), t.part.Truncate(0)); err != nil {

@@ -23,6 +23,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	v1 "kubevirt.io/api/core/v1"
 
 	"github.com/virtkit/virtkit/pkg/client/action/clone"
@@ -79,7 +80,7 @@ func (f *fake) wait() error {
 func (f *fake) Do(_ context.Context, verb lifecycle.Verb, targets ...lifecycle.Target) error {
 	f.calls++
 	for _, t := range targets {
-		text := string(verb) + " " + t.Namespace + "/" + t.Name
+		text := string(verb) + " " + meant(t)
 		if t.WithDisks {
 			text += " with its disks"
 		}
@@ -296,28 +297,36 @@ func (f *fake) Claims(context.Context, string) ([]volume.Claim, bool, error) {
 	return found, true, nil
 }
 
-func (f *fake) Plug(_ context.Context, key store.Key, o volume.Options) error {
-	f.done = append(f.done, fmt.Sprintf("plug %s %+v", key, o))
+// meant names the machine that is meant; one whose UID is not handed on is nobody's.
+func meant(m lifecycle.Target) string {
+	if m.UID == "" {
+		return "any of name " + m.Namespace + "/" + m.Name
+	}
+	return m.Namespace + "/" + m.Name
+}
+
+func (f *fake) Plug(_ context.Context, m lifecycle.Target, o volume.Options) error {
+	f.done = append(f.done, fmt.Sprintf("plug %s %+v", meant(m), o))
 	return f.err
 }
 
-func (f *fake) Unplug(_ context.Context, key store.Key, o volume.Options) error {
-	f.done = append(f.done, fmt.Sprintf("unplug %s of %s, instance %t", o.Volume, key, o.Instance))
+func (f *fake) Unplug(_ context.Context, m lifecycle.Target, o volume.Options) error {
+	f.done = append(f.done, fmt.Sprintf("unplug %s of %s, instance %t", o.Volume, meant(m), o.Instance))
 	return f.err
 }
 
-func (f *fake) Resize(_ context.Context, key store.Key, _ bool, name string, size resource.Quantity) error {
-	f.done = append(f.done, fmt.Sprintf("resize %s of %s to %s", name, key, &size))
+func (f *fake) Resize(_ context.Context, m lifecycle.Target, name string, size resource.Quantity) error {
+	f.done = append(f.done, fmt.Sprintf("resize %s of %s to %s", name, meant(m), &size))
 	return f.err
 }
 
-func (f *fake) TakeSnapshot(_ context.Context, machine store.Key, name string, o snapshot.Options) error {
+func (f *fake) TakeSnapshot(_ context.Context, m lifecycle.Target, name string, o snapshot.Options) error {
 	deadline := ""
 	if o.Deadline != nil {
 		deadline = o.Deadline.Duration.String()
 	}
 	f.done = append(f.done,
-		strings.TrimSpace(fmt.Sprintf("snapshot %s of %s %s %s", name, machine, deadline, o.Policy)))
+		strings.TrimSpace(fmt.Sprintf("snapshot %s of %s %s %s", name, meant(m), deadline, o.Policy)))
 	return f.err
 }
 
@@ -341,9 +350,9 @@ func (f *fake) Restore(_ context.Context, key store.Key, o snapshot.RestoreOptio
 	return "restore-" + key.Name, f.err
 }
 
-func (f *fake) Clone(_ context.Context, namespace string, o clone.Options) (string, error) {
+func (f *fake) Clone(_ context.Context, s *store.Snapshot, o clone.Options) (string, error) {
 	f.done = append(f.done,
-		fmt.Sprintf("clone %s/%s of %s, snapshot %t", namespace, o.Target, o.Source, o.FromSnapshot))
+		fmt.Sprintf("clone %s/%s of %s, snapshot %t", s.Namespace, o.Target, o.Source, o.FromSnapshot))
 	return "clone-x", f.err
 }
 
@@ -495,8 +504,9 @@ func world(f *fake) *page.World {
 		strategy := v1.RunStrategyAlways
 		return v1.VirtualMachine{
 			ObjectMeta: metav1.ObjectMeta{
-				Namespace: namespace, Name: name, CreationTimestamp: metav1.NewTime(now.Add(-time.Hour)),
-				Labels: map[string]string{"app": name},
+				Namespace: namespace, Name: name, UID: types.UID("vm-" + name),
+				CreationTimestamp: metav1.NewTime(now.Add(-time.Hour)),
+				Labels:            map[string]string{"app": name},
 			},
 			Spec: v1.VirtualMachineSpec{RunStrategy: &strategy, Template: &v1.VirtualMachineInstanceTemplateSpec{
 				Spec: v1.VirtualMachineInstanceSpec{

@@ -183,9 +183,12 @@ func (a *App) change(s page.Scope) tea.Cmd {
 		a.fail(a.World.Say(err))
 		return nil
 	}
+	left := a.World
 	a.World, a.totals = w, page.Summarize(w)
 	all := places()
-	return a.visit(&all[max(slices.IndexFunc(all, func(p place) bool { return p.key == a.place }), 0)])
+	cmd := a.visit(&all[max(slices.IndexFunc(all, func(p place) bool { return p.key == a.place }), 0)])
+	w.TakeDraft(left)
+	return cmd
 }
 
 // completions are the values of a command, read when its name is there.

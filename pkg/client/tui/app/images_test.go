@@ -86,7 +86,7 @@ func (f *fake) ExportFile(e page.Export) (string, bool, error) {
 }
 
 func (f *fake) Export(ctx context.Context, e page.Export, t *page.Transfer) error {
-	f.done = append(f.done, fmt.Sprintf("export %s snapshot %t to %s", e.Key, e.Snapshot, e.File))
+	f.done = append(f.done, fmt.Sprintf("export %s %s snapshot %t to %s", e.Key, e.UID, e.Snapshot, e.File))
 	t.Report("the snapshot is being taken")
 	return f.transfer(ctx, func() {
 		t.Show("root", 0, 4<<30)
@@ -172,7 +172,7 @@ func TestImagesArePulledRemovedAndUsed(t *testing.T) {
 		"a VM of what is none": {[]string{"9", "/", "'golden", "enter", "+", "'new", "ctrl+s", "y"}, "", ""},
 		"exported": {
 			[]string{"/", "'web", "enter", "x", "ctrl+s", "y"},
-			"export prod/web snapshot false to web.tar",
+			"export prod/web vm-web snapshot false to web.tar",
 			"virtctl export web web.tar --namespace prod",
 		},
 		"export asks": {[]string{"/", "'web", "enter", "x", "ctrl+s"}, "", ""},
@@ -186,7 +186,7 @@ func TestImagesArePulledRemovedAndUsed(t *testing.T) {
 		},
 		"a snapshot exported": {
 			[]string{"8", "/", "'nightly", "enter", "x", "ctrl+s", "y"},
-			"export prod/nightly snapshot true to nightly.tar",
+			"export prod/nightly u3 snapshot true to nightly.tar",
 			"virtctl export snapshot/nightly nightly.tar --namespace prod",
 		},
 		"a restore exported":    {[]string{"8", "/", "'restore-gone", "enter", "x", "ctrl+s", "y"}, "", ""},

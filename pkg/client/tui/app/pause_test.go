@@ -8,13 +8,14 @@ import (
 	"github.com/charmbracelet/x/ansi"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	v1 "kubevirt.io/api/core/v1"
 )
 
 // lone is an instance without a VM.
 func lone(name string, conditions ...v1.VirtualMachineInstanceCondition) v1.VirtualMachineInstance {
 	return v1.VirtualMachineInstance{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "prod", Name: name},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "prod", Name: name, UID: types.UID("vmi-" + name)},
 		Status:     v1.VirtualMachineInstanceStatus{Phase: v1.Running, Conditions: conditions},
 	}
 }

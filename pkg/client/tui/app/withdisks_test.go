@@ -8,6 +8,7 @@ import (
 	"github.com/charmbracelet/x/ansi"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	v1 "kubevirt.io/api/core/v1"
 
 	"github.com/virtkit/virtkit/pkg/client/action/evacuate"
@@ -17,7 +18,7 @@ import (
 
 // tied returns a VM whose guest runs on a claim of one node, and its instance.
 func tied(name string, shareable bool) (v1.VirtualMachine, v1.VirtualMachineInstance) {
-	vm := v1.VirtualMachine{ObjectMeta: metav1.ObjectMeta{Namespace: "prod", Name: name}}
+	vm := v1.VirtualMachine{ObjectMeta: metav1.ObjectMeta{Namespace: "prod", Name: name, UID: types.UID("vm-" + name)}}
 	vmi := v1.VirtualMachineInstance{ObjectMeta: metav1.ObjectMeta{
 		Namespace: "prod", Name: name,
 		OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(&vm, v1.VirtualMachineGroupVersionKind)},

@@ -73,14 +73,14 @@ func (p *cloning) says() []widget.Line {
 }
 
 func (p *cloning) asks() tea.Cmd {
-	key, actions, name := p.row.Object(), p.world.Actions, p.value(0)
+	row, key, actions, name := p.row, p.row.Object(), p.world.Actions, p.value(0)
 	o := clone.Options{Source: key.Name, FromSnapshot: true, Target: name}
 	made := ""
 	return Send(Ask{Question: fmt.Sprintf("Make VM %s/%s of snapshot %s?", key.Namespace, name, key.Name), Task: Task{
 		Line: p.world.Line(p.world.Program, "clone", quoted(key.Name), quoted(name), "--from-snapshot", "--namespace",
 			key.Namespace),
 		Do: func(ctx context.Context) (err error) {
-			made, err = actions.Clone(ctx, key.Namespace, o)
+			made, err = actions.Clone(ctx, row, o)
 			return err
 		},
 		Then: p.shows(func() (string, string) { return store.Clones, made }, key.Namespace),

@@ -3,6 +3,7 @@ package page
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -33,6 +34,9 @@ const (
 	fieldCloudInit
 	fieldUserData
 	fieldNetworkData
+	fieldNetworks
+	fieldIPs
+	fieldMAC
 	fieldInferInstancetype
 	fieldInferPreference
 	fieldDiskBus
@@ -85,6 +89,9 @@ var draftFields = [fields]draftField{
 		title: "Network data", flag: "cloud-init-network-data",
 		example: "in base64, for cloud-init",
 	},
+	fieldNetworks: {title: "Networks", flag: "network", example: "e.g. red=red-net, besides the pod's"},
+	fieldIPs:      {title: "IP addresses", flag: "ip", example: "e.g. red=192.0.2.7"},
+	fieldMAC:      {title: "MAC address", flag: "mac", example: "default one that no other VM has"},
 	fieldInferInstancetype: {
 		title: "Type from", flag: "infer-instancetype-from",
 		example: "a volume whose labels name it",
@@ -117,6 +124,7 @@ func (d *Draft) options() (create.Options, *mistake) {
 		TerminationGracePeriodSeconds: create.DefaultTerminationGracePeriodSeconds, Instancetype: d[fieldInstancetype],
 		Preference: d[fieldPreference], DiskBus: d[fieldDiskBus],
 		CloudInit: create.CloudInit{User: d[fieldUser], Password: d[fieldPassword]},
+		MAC:       d[fieldMAC],
 	}
 	if o.Memory == "" {
 		o.Memory = create.DefaultMemory
@@ -197,6 +205,10 @@ func (d *Draft) extras(o *create.Options) *mistake {
 			return &mistake{fieldCredential, err.Error()}
 		}
 		o.AccessCredentials = append(o.AccessCredentials, c)
+	}
+	if o.Networks, o.IPs, err = create.ParseNetworks(strings.Fields(d[fieldNetworks]),
+		strings.Fields(d[fieldIPs])); err != nil {
+		return mistakeOf(err)
 	}
 	if text := d[fieldGrace]; text != "" {
 		if o.TerminationGracePeriodSeconds, err = strconv.ParseInt(text, 10, 32); err != nil {
@@ -294,7 +306,7 @@ func (d *Draft) line(program string) string {
 		case i == fieldPassword:
 			words = append(words, "--"+f.flag, "FILE")
 			continue
-		case i != fieldImport && i != fieldCredential && f.long == "":
+		case !slices.Contains(several, i) && f.long == "":
 			words = append(words, "--"+f.flag, quoted(value))
 			continue
 		}
@@ -313,6 +325,9 @@ func (d *Draft) line(program string) string {
 	}
 	return strings.Join(append(words, "--apply"), " ")
 }
+
+// several are the fields of which each value is a flag of its own, besides those with a long form.
+var several = []int{fieldImport, fieldCredential, fieldNetworks, fieldIPs}
 
 // quoted returns a word as a shell takes it.
 func quoted(word string) string {

@@ -109,6 +109,22 @@ func TestDraft(t *testing.T) {
 			func(d *Draft) { d[fieldGrace] = "30" }, fields,
 			"virtctl create vm --name web --namespace prod --termination-grace-period 30 --apply",
 		},
+		"networks": {
+			func(d *Draft) {
+				d[fieldNetworks], d[fieldIPs] = "red=red-net blue=infra/blue", "red=192.0.2.7"
+				d[fieldMAC] = "02:12:34:56:78:9a"
+			}, fields,
+			"virtctl create vm --name web --namespace prod --network red=red-net --network blue=infra/blue --ip " +
+				"red=192.0.2.7 --mac 02:12:34:56:78:9a --apply",
+		},
+		"no network":                {func(d *Draft) { d[fieldNetworks] = "red" }, fieldNetworks, ""},
+		"a network twice":           {func(d *Draft) { d[fieldNetworks] = "red=a red=b" }, fieldNetworks, ""},
+		"an address without a name": {func(d *Draft) { d[fieldIPs] = "192.0.2.7" }, fieldIPs, ""},
+		"an address of no network":  {func(d *Draft) { d[fieldIPs] = "red=192.0.2.7" }, fieldIPs, ""},
+		"no address": {
+			func(d *Draft) { d[fieldNetworks], d[fieldIPs] = "red=red-net", "red=here" }, fieldIPs, "",
+		},
+		"no MAC":         {func(d *Draft) { d[fieldMAC] = "x" }, fieldMAC, ""},
 		"no grace":       {func(d *Draft) { d[fieldGrace] = "soon" }, fieldGrace, ""},
 		"negative grace": {func(d *Draft) { d[fieldGrace] = "-1" }, fieldGrace, ""},
 		"an instancetype": {

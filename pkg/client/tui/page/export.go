@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	tea "charm.land/bubbletea/v2"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/virtkit/virtkit/pkg/client/store"
 	"github.com/virtkit/virtkit/pkg/client/tui/theme"
@@ -26,7 +27,9 @@ type Export struct {
 	// Snapshot is whether Key is a snapshot's, and not a VM's.
 	Snapshot bool
 	Key      store.Key
-	File     string
+	// UID is of the object that is meant, so that another of its name is not taken for it; empty for any.
+	UID  types.UID
+	File string
 }
 
 // exporting is what the page that exports knows.
@@ -41,7 +44,7 @@ type exporting struct {
 // NewExport makes the page that exports a VM.
 func NewExport(w *World, m *store.Machine) *Request {
 	key := m.Key()
-	return newExport(w, Export{Key: key}, key.Name, func() string {
+	return newExport(w, Export{Key: key, UID: m.ObjectUID}, key.Name, func() string {
 		now := w.Machines.Get(key)
 		if now == nil {
 			return "the VM has been deleted"
@@ -55,7 +58,7 @@ func NewExport(w *World, m *store.Machine) *Request {
 
 // newSavedExport makes the page that exports a snapshot.
 func newSavedExport(w *World, s *store.Snapshot) *Request {
-	return newExport(w, Export{Key: s.Object(), Snapshot: true}, s.Machine, func() string {
+	return newExport(w, Export{Key: s.Object(), UID: s.UID, Snapshot: true}, s.Machine, func() string {
 		return saved{world: w, rows: []*store.Snapshot{latest(w, s)}}.ready(Exports)
 	}, func() bool { return false })
 }

@@ -48,6 +48,7 @@ type fieldset struct {
 	inputs []textinput.Model // of the fields that are typed
 	chosen []string          // of the others
 	at     int
+	fitting
 	// offers reports whether a field has one of its options now; nil offers all.
 	offers func(i int, o option) bool
 }

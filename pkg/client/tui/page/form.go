@@ -39,7 +39,7 @@ type Form struct {
 	// for both.
 	offset, height int
 	alone          bool
-	first          int          // the first field that is shown
+	fitting        fitting
 	begun          bool         // whether anything was typed: an empty form is no mistake
 	left           [fields]bool // the fields that were gone through, of which mistakes are shown
 	keys           keymap.Map[*Form]
@@ -63,7 +63,7 @@ func NewForm(w *World) *Form {
 	p := &Form{world: w, keys: formKeys()}
 	p.makeInputs()
 	if p.inputs[fieldNamespace].Value() == "" {
-		p.inputs[fieldNamespace].SetValue(cmp.Or(w.Namespace, w.Home, metav1.NamespaceDefault))
+		p.inputs[fieldNamespace].SetValue(w.forNew())
 	}
 	p.inputs[fieldNamespace].CursorEnd()
 	if p.begun = w.draft != (Draft{}); p.begun {
@@ -71,6 +71,19 @@ func NewForm(w *World) *Form {
 	}
 	p.changed()
 	return p
+}
+
+// forNew returns the namespace of what is made, unless another is chosen.
+func (w *World) forNew() string { return cmp.Or(w.Namespace, w.Home, metav1.NamespaceDefault) }
+
+// TakeDraft takes over what was typed into the form of a new machine while another namespace or cluster was shown. The
+// namespace of the form follows, unless another was typed there.
+func (w *World) TakeDraft(from *World) {
+	d := from.draft
+	if d[fieldNamespace] == from.forNew() {
+		d[fieldNamespace] = ""
+	}
+	w.draft = d
 }
 
 // makeInputs makes the fields, with what each suggests and what was typed in it.

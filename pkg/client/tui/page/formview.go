@@ -1,7 +1,6 @@
 package page
 
 import (
-	"fmt"
 	"strings"
 
 	"github.com/charmbracelet/x/ansi"
@@ -33,18 +32,8 @@ func (p *Form) View(width, height int) string {
 
 func (p *Form) viewFields(width, height int) []string {
 	t := p.world.Theme
-	below := p.viewVerdict(width)
-	// The field that is typed into stays in sight.
-	room := max(1, height-len(below)-1)
-	first := max(0, min(p.first, p.at, fields-room))
-	if p.at >= first+room {
-		first = p.at - room + 1
-	}
-	p.first = first
-	last := min(fields, first+room)
-	lines := []string{p.more(t.Up, first, width)}
-	below[0] = p.more(t.Down, fields-last, width)
-	for i := first; i < last; i++ {
+	var lines []string
+	for i := range fields {
 		mark, role := "  ", theme.Dim
 		if p.complains() && p.wrong.field == i {
 			mark, role = t.Paint(theme.Bad, "! "), theme.Bad
@@ -58,18 +47,11 @@ func (p *Form) viewFields(width, height int) []string {
 		input.Placeholder = ansi.Truncate(draftFields[i].example, room, t.Ellipsis)
 		lines = append(lines, mark+t.Paint(role, widget.Pad(t, draftFields[i].title, formNameWidth))+" "+input.View())
 	}
-	lines = append(lines, below...)
-	return lines[:min(len(lines), height)]
-}
-
-// more returns the line that says that there are more fields in the direction of an arrow.
-func (p *Form) more(arrow string, count, width int) string {
-	t := p.world.Theme
-	text := ""
-	if count > 0 {
-		text = fmt.Sprintf("  %s %d more", arrow, count)
+	verdict := p.viewVerdict(width)
+	if fields+2+len(verdict) <= height { // the fields begin where the manifest does
+		return append([]string{""}, p.fitting.fit(t, lines, p.at, verdict, nil, width, height-1)...)
 	}
-	return t.Paint(theme.Dim, widget.Pad(t, text, width))
+	return p.fitting.fit(t, lines, p.at, verdict, nil, width, height)
 }
 
 func (p *Form) leaveAll() {
@@ -89,7 +71,7 @@ func (p *Form) booted() bool { return p.left[fieldImage] && p.left[fieldClaim] &
 // viewVerdict returns the lines that say what keeps the machine from being created, and what is suggested.
 func (p *Form) viewVerdict(width int) []string {
 	t := p.world.Theme
-	lines := []string{""}
+	var lines []string
 	switch {
 	case p.failed != nil:
 		for _, l := range wrap(widget.Harmless(p.world.Say(p.failed)), width-4) {

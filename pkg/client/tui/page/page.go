@@ -213,17 +213,18 @@ type Actions interface {
 	Create(ctx context.Context, namespace string, vm *v1.VirtualMachine) error
 	// Claims are those of a namespace that can be plugged into its machines; users is whether it is known who has them.
 	Claims(ctx context.Context, namespace string) (found []volume.Claim, users bool, err error)
-	// Plug and Unplug ask for a volume to be plugged into a machine or unplugged.
-	Plug(ctx context.Context, key store.Key, o volume.Options) error
-	Unplug(ctx context.Context, key store.Key, o volume.Options) error
+	// Plug and Unplug ask for a volume to be plugged into a machine or unplugged. Like all that change a machine, they
+	// spare another that has its name by now.
+	Plug(ctx context.Context, machine lifecycle.Target, o volume.Options) error
+	Unplug(ctx context.Context, machine lifecycle.Target, o volume.Options) error
 	// Resize asks for a volume of a machine, or of an instance that no VM has, to be made larger.
-	Resize(ctx context.Context, key store.Key, instance bool, volume string, size resource.Quantity) error
+	Resize(ctx context.Context, machine lifecycle.Target, volume string, size resource.Quantity) error
 	// TakeSnapshot takes one of a machine. RestorePlan says what a restore of a snapshot to a machine would replace.
 	// Restore and Clone begin one, and return the name of the object that is followed.
-	TakeSnapshot(ctx context.Context, machine store.Key, name string, o snapshot.Options) error
+	TakeSnapshot(ctx context.Context, machine lifecycle.Target, name string, o snapshot.Options) error
 	RestorePlan(ctx context.Context, snapshot store.Key, target string) (*snapshot.Plan, error)
 	Restore(ctx context.Context, snapshot store.Key, o snapshot.RestoreOptions) (name string, err error)
-	Clone(ctx context.Context, namespace string, o clone.Options) (name string, err error)
+	Clone(ctx context.Context, snapshot *store.Snapshot, o clone.Options) (name string, err error)
 	// DeleteSnapshot deletes a snapshot, restore or clone, and WhySnapshot says what it waits for.
 	DeleteSnapshot(ctx context.Context, s *store.Snapshot) error
 	WhySnapshot(ctx context.Context, s *store.Snapshot) (*why.Report, error)

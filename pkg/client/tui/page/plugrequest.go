@@ -60,7 +60,7 @@ func volumesOf(instance bool) string {
 }
 
 func (p *Plug) submit() tea.Cmd {
-	o, key, actions := p.request(), p.row.Key(), p.world.Actions
+	o, key, machine, actions := p.request(), p.row.Key(), target(p.row), p.world.Actions
 	lasts := "for good"
 	if o.Instance {
 		lasts = "until it restarts"
@@ -75,7 +75,7 @@ func (p *Plug) submit() tea.Cmd {
 	}
 	return Send(Ask{Question: question, Task: Task{
 		Line: p.line(&o),
-		Do:   func(ctx context.Context) error { return actions.Plug(ctx, key, o) },
+		Do:   func(ctx context.Context) error { return actions.Plug(ctx, machine, o) },
 		Then: func(err error) tea.Msg {
 			if err != nil { // it is shown, and the form stays
 				return nil

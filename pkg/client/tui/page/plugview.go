@@ -13,21 +13,24 @@ const claimsLeast = 4
 // View draws the fields, what is to be said of them, and the claims. Where there is no room for all of that the claims
 // are shown while one is being found, and the fields afterwards.
 func (p *Plug) View(width, height int) string {
-	var lines []string
+	t := p.world.Theme
+	var fields []string
 	for i := range plugFields {
-		lines = append(lines, p.draw(p.world.Theme, i, width))
+		fields = append(fields, p.draw(t, i, width))
 	}
-	lines = append(lines, "")
-	lines = append(lines, p.verdict(width)...)
-	lines = append(lines, "")
-	if height-len(lines) < claimsLeast {
-		if p.at != plugClaim {
-			return strings.Join(lines[:min(len(lines), height)], "\n")
-		}
-		lines = lines[:1]
+	verdict := p.verdict(width)
+	switch least := height - claimsLeast - 1; {
+	case plugFields+1+len(verdict) <= least: // there is room for all
+	case p.at != plugClaim:
+		return joined(p.fit(t, fields, p.at, verdict, nil, width, height))
+	default:
+		fields = fields[:1]
 	}
-	lines = append(lines, p.candidates(width, height-len(lines))...)
-	return strings.Join(lines[:min(len(lines), height)], "\n")
+	lines := p.fit(t, fields, p.at, verdict, nil, width, height)
+	if left := height - len(lines) - 1; left > 0 {
+		lines = append(append(lines, ""), p.candidates(width, left)...)
+	}
+	return joined(lines[:min(len(lines), height)])
 }
 
 // verdict returns the lines that say what keeps the volume from being plugged in, or what to look at before it is.

@@ -1,8 +1,6 @@
 package page
 
 import (
-	"strings"
-
 	tea "charm.land/bubbletea/v2"
 
 	"github.com/virtkit/virtkit/pkg/client/store"
@@ -50,6 +48,14 @@ func newRequest(w *World, title, verb string, fields []formField) *Request {
 		{Keys: []string{"right", "space"}, Name: "change", Help: "another value of the field", Do: choose(1)},
 		{Keys: []string{"left"}, Help: "the value before", Quiet: true, Do: choose(-1)},
 		{Keys: []string{"up", "shift+tab"}, Help: "the field before", Quiet: true, Do: move(-1)},
+		{
+			Keys: []string{"pgdown"}, Help: "more of what is said below the fields", Quiet: true,
+			Do: func(p *Request) tea.Cmd { p.offset += p.page; return nil },
+		},
+		{
+			Keys: []string{"pgup"}, Help: "what is said before that", Quiet: true,
+			Do: func(p *Request) tea.Cmd { p.offset -= p.page; return nil },
+		},
 	}
 	return p
 }
@@ -98,16 +104,13 @@ func (p *Request) View(width, height int) string {
 	for i := range p.fields {
 		lines = append(lines, p.draw(t, i, width))
 	}
-	said := func(l widget.Line) { lines = append(lines, paragraph(t, l.Role, l.Text, width)...) }
-	lines = append(lines, "")
+	role, verdict := theme.Good, "^s "+p.verb+", after a question."
 	if why := p.refuse(); why != "" {
-		said(widget.Line{Text: sentence(why), Role: theme.Warn})
-	} else {
-		said(widget.Line{Text: "^s " + p.verb + ", after a question.", Role: theme.Good})
+		role, verdict = theme.Warn, sentence(why)
 	}
-	lines = append(lines, "")
+	var rest []string
 	for _, l := range p.describe() {
-		said(l)
+		rest = append(rest, paragraph(t, l.Role, l.Text, width)...)
 	}
-	return strings.Join(lines[:min(len(lines), height)], "\n")
+	return joined(p.fit(t, lines, p.at, paragraph(t, role, verdict, width), rest, width, height))
 }

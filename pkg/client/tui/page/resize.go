@@ -222,17 +222,16 @@ func (p *resizing) asks() tea.Cmd {
 	if err != nil {
 		return nil
 	}
-	instance := p.machine.Instance
-	machine := key.Name
-	if instance {
-		machine = "vmi/" + machine
+	machine, called := target(p.machine), key.Name
+	if machine.Instance {
+		called = "vmi/" + called
 	}
 	return Send(Ask{
 		Question: fmt.Sprintf("Make volume %s of %s %s large? It never shrinks again.", name, key, &size),
 		Task: Task{
-			Line: p.world.Line(p.world.Program, "volume resize", quoted(machine), quoted(name), size.String(),
+			Line: p.world.Line(p.world.Program, "volume resize", quoted(called), quoted(name), size.String(),
 				"--namespace", key.Namespace),
-			Do: func(ctx context.Context) error { return actions.Resize(ctx, key, instance, name, size) },
+			Do: func(ctx context.Context) error { return actions.Resize(ctx, machine, name, size) },
 			Then: func(err error) tea.Msg {
 				if err != nil { // it is shown, and the form stays
 					return nil

@@ -237,7 +237,7 @@ func (p *take) meanwhile() string {
 }
 
 func (p *take) asks() tea.Cmd {
-	key, actions := p.machine.Key(), p.world.Actions
+	key, machine, actions := p.machine.Key(), target(p.machine), p.world.Actions
 	o := snapshot.Options{Policy: snapshotv1beta1.DeletionPolicy(p.chosen[takePolicy])}
 	if d, err := time.ParseDuration(p.value(takeDeadline)); err == nil {
 		o.Deadline = &metav1.Duration{Duration: d}
@@ -259,7 +259,7 @@ func (p *take) asks() tea.Cmd {
 	words = append(words, p.words(takeDeadline)...)
 	return Send(Ask{Question: question, Task: Task{
 		Line: p.world.Line(append(words, "--namespace", key.Namespace)...),
-		Do:   func(ctx context.Context) error { return actions.TakeSnapshot(ctx, key, name, o) },
+		Do:   func(ctx context.Context) error { return actions.TakeSnapshot(ctx, machine, name, o) },
 		Then: p.shows(func() (resource, made string) { return store.Snapshots, name }, key.Namespace),
 	}})
 }

@@ -225,7 +225,7 @@ func (p *unplugging) refusal() string {
 
 // ask asks before the marked volumes, or the one under the cursor, are unplugged.
 func (p *unplugging) ask() tea.Cmd {
-	key, actions := p.machine.Key(), p.world.Actions
+	key, machine, actions := p.machine.Key(), target(p.machine), p.world.Actions
 	var requests []volume.Options
 	var lines, names, lost []string
 	there := false // the guest may use one
@@ -256,7 +256,7 @@ func (p *unplugging) ask() tea.Cmd {
 		Do: func(ctx context.Context) error {
 			var failed []error
 			for _, o := range requests {
-				failed = append(failed, actions.Unplug(ctx, key, o))
+				failed = append(failed, actions.Unplug(ctx, machine, o))
 			}
 			return errors.Join(failed...)
 		},
