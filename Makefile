@@ -23,7 +23,7 @@ IMAGES := virt-server virt-launcher tiny-disk
 NOVNC  := pkg/client/action/vnc/novnc/files/novnc.zip
 
 .DEFAULT_GOAL := help
-.PHONY: help deps build images debian up down generate lint test test-unit test-generated test-integration test-e2e test-csi test-slow lab lab-shell lab-down chaos fuzz bench scale release-check clean
+.PHONY: help deps build images image-guestfs debian up down generate lint test test-unit test-generated test-integration test-e2e test-csi test-slow lab lab-shell lab-down chaos fuzz bench scale release-check clean
 
 help: ## Show this
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-18s %s\n", $$1, $$2}' Makefile
@@ -50,6 +50,9 @@ build: $(NOVNC) ## Build bin/virtctl, bin/virt-server, bin/virt-exporter, bin/vi
 images: build ## Build the container images, bin/images/*.tar
 	@test -e bin/images/virt-launcher.tar || dev/step.sh "Building images: the first time this fetches Debian packages, which takes minutes"
 	@go run ./images/build --registry $(REGISTRY) --tag $(TAG) --out bin/images $(IMAGES)
+
+image-guestfs: ## Build the image of `virtctl guestfs`, bin/images/libguestfs-tools.tar; no other target needs it
+	@go run ./images/build --registry $(REGISTRY) --tag $(TAG) --out bin/images libguestfs-tools
 
 debian: build
 	@go run ./images/build --registry $(REGISTRY) --tag $(TAG) --out bin/images debian-disk

@@ -100,8 +100,12 @@ func (b *build) installDebian(ctx context.Context, image string, hooks []string)
 	if _, err := os.Stat(cached); err == nil && !b.Refresh {
 		return cached, nil
 	}
+	mode := "root"
+	if os.Geteuid() != 0 {
+		mode = "unshare"
+	}
 	flags := []string{
-		"--variant=minbase", "--mode=root",
+		"--variant=minbase", "--mode=" + mode,
 		"--dpkgopt=path-exclude=/usr/share/man/*", "--dpkgopt=path-exclude=/usr/share/doc/*",
 		"--dpkgopt=path-exclude=/usr/share/locale/*",
 	}

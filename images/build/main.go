@@ -60,6 +60,7 @@ var targets = []struct {
 	{name: "tiny-disk", build: buildTinyDisk},
 	{name: "debian-disk", build: buildDebianDisk, asked: true},
 	{name: "lab", build: buildLab, asked: true},
+	{name: "libguestfs-tools", build: buildGuestfs, asked: true},
 	{name: "virt-launcher", build: buildLauncher},
 	{name: "virt-server", build: buildServer},
 }
@@ -116,7 +117,7 @@ func parse(args []string) (options, error) {
 	fs.BoolVar(&o.Refresh, "refresh", false, "fetch Debian's packages again even when nothing here changed")
 	fs.Usage = func() {
 		fmt.Fprintln(fs.Output(), "usage: go run ./images/build [flags] [virt-server] [virt-launcher] [tiny-disk] "+
-			"[debian-disk] [lab]")
+			"[debian-disk] [lab] [libguestfs-tools]")
 		fs.PrintDefaults()
 	}
 	if err := fs.Parse(args); err != nil {
@@ -138,7 +139,7 @@ func parse(args []string) (options, error) {
 		}
 		if !known {
 			return o, fmt.Errorf("no such image %q: the images are virt-server, virt-launcher, tiny-disk, "+
-				"debian-disk and lab", want)
+				"debian-disk, lab and libguestfs-tools", want)
 		}
 	}
 	if len(o.Targets) == 0 {

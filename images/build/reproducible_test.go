@@ -12,7 +12,7 @@ import (
 func TestReproducible(t *testing.T) {
 	for _, image := range targets {
 		if image.asked {
-			continue // for tests only, and another each time, as Debian's own scripts make it
+			continue // not of every release, and another each time, as Debian's own scripts make it
 		}
 		t.Run(image.name, func(t *testing.T) {
 			var made [][]byte

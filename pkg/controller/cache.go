@@ -66,10 +66,13 @@ func cacheOptions() cache.Options {
 	}
 }
 
-// ours selects the pods that virt-controller makes.
+// ours selects the pods that virt-controller makes, and those of `virtctl guestfs`, which it deletes.
 func ours() labels.Selector {
 	requirement, err := labels.NewRequirement(v1.AppLabel, selection.In,
-		[]string{names.VirtLauncher, names.HotplugDisk, names.ProvisioningPod, names.VirtUpload, names.VirtExport})
+		[]string{
+			names.VirtLauncher, names.HotplugDisk, names.ProvisioningPod, names.VirtUpload, names.VirtExport,
+			names.VirtGuestfs,
+		})
 	if err != nil {
 		panic(err) // a programming error
 	}

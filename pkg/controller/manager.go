@@ -39,6 +39,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/controller/disruptioncontroller"
 	"github.com/virtkit/virtkit/pkg/controller/evacuationcontroller"
 	"github.com/virtkit/virtkit/pkg/controller/exportcontroller"
+	"github.com/virtkit/virtkit/pkg/controller/guestfscontroller"
 	"github.com/virtkit/virtkit/pkg/controller/kubevirtcontroller"
 	"github.com/virtkit/virtkit/pkg/controller/migrationcontroller"
 	"github.com/virtkit/virtkit/pkg/controller/nodecontroller"
@@ -326,6 +327,7 @@ func (o *Options) addReconcilers(
 		Client: client, Config: current, Now: time.Now,
 		Image: o.LauncherImage, ImagePullPolicy: corev1.PullPolicy(o.ImagePullPolicy),
 	}
+	sessions := &guestfscontroller.Reconciler{Client: client, Now: time.Now}
 	vmExports := &exportcontroller.Reconciler{
 		Client: client, Live: live, Recorder: recorder, Config: current, Now: time.Now,
 		Suffix: func() string { return utilrand.String(nameSuffix) }, Token: cryptorand.Text,
@@ -336,6 +338,7 @@ func (o *Options) addReconcilers(
 	err = errors.Join(
 		others.setUp(mgr),
 		imageUploads.SetupWithManager(ctx, mgr),
+		sessions.SetupWithManager(mgr),
 		vmis.SetupWithManager(ctx, mgr),
 		migrations.SetupWithManager(ctx, mgr),
 		vms.SetupWithManager(ctx, mgr),

@@ -276,6 +276,9 @@ const (
 	UploadScratchDir = "/run/virtkit-scratch"
 )
 
+// VirtGuestfs is the value of LabelComponent of the pods that `virtctl guestfs` makes, with the rights of who runs it.
+const VirtGuestfs = "virt-guestfs"
+
 // An export pod serves the claims of a VirtualMachineExport; it is `virt-exporter serve`. Paths and header are
 // KubeVirt's.
 const (

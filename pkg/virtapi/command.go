@@ -62,6 +62,9 @@ type Options struct {
 	// WebhookClients is the directory that says who may call the webhooks; see callers.
 	WebhookClients string
 
+	// GuestfsImage is the image with libguestfs that users are told of; empty is none.
+	GuestfsImage string
+
 	// Limits bound the streams that are open.
 	Limits quota.Limits
 
@@ -91,6 +94,8 @@ func NewCommand() *cobra.Command {
 		"directory whose file names has the certificate names that may call webhooks, and whose ca.crt their "+
 			"authorities, "+
 			"the cluster's for clients unless it is there; without the directory or its names anybody may")
+	f.StringVar(&o.GuestfsImage, "guestfs-image", os.Getenv("GUESTFS_IMAGE"),
+		"image with libguestfs that users make pods of ($GUESTFS_IMAGE); empty names none")
 	o.Limits.AddFlags(f)
 	o.audit.AddFlags(f)
 	f.UintVarP(&o.verbosity, "v", "v", config.DefaultLogVerbosity,
@@ -150,7 +155,7 @@ func (o Options) serve(ctx context.Context, restConfig *rest.Config, listener, h
 		}
 		return info.GitVersion, nil
 	})
-	q.streams.quota.Limits = o.Limits
+	q.streams.quota.Limits, q.guestfsImage = o.Limits, o.GuestfsImage
 	holders, err := newAddressHolders(machines.kubevirt, machines)
 	if err != nil {
 		return err

@@ -89,6 +89,7 @@ func newCluster(t testing.TB, objects map[string]any, node http.HandlerFunc) *cl
 	c.q = newRequests(machines, nodes, source(t, apiCert).HandlerConfig, func() (string, error) {
 		return "v1.37.1", nil
 	})
+	c.q.guestfsImage = "example.com/libguestfs-tools:v1"
 	t.Cleanup(c.q.handlers.closeIdle)
 	t.Cleanup(func() { c.q.streams.drain(0) })
 	container := restful.NewContainer()

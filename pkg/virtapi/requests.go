@@ -16,6 +16,7 @@ import (
 	apirequest "k8s.io/apiserver/pkg/endpoints/request"
 	v1 "kubevirt.io/api/core/v1"
 
+	"github.com/virtkit/virtkit/pkg/report/guestfs"
 	"github.com/virtkit/virtkit/pkg/stream"
 	"github.com/virtkit/virtkit/pkg/version"
 	"github.com/virtkit/virtkit/pkg/vm/conditions"
@@ -39,6 +40,8 @@ type requests struct {
 	handlers  *handlers
 	// serverVersion asks the API server, for healthz.
 	serverVersion func() (string, error)
+	// guestfsImage is what the path guestfs says.
+	guestfsImage string
 }
 
 // newRequests takes what makes the TLS configuration with which the virt-handler of a node is dialled, and no other.
@@ -300,6 +303,11 @@ func withKind(vm *v1.VirtualMachine) *v1.VirtualMachine {
 
 func (q *requests) version(_ *restful.Request, w *restful.Response) error {
 	return answer(w, version.Get())
+}
+
+// guestfs says which image has libguestfs.
+func (q *requests) guestfs(_ *restful.Request, w *restful.Response) error {
+	return answer(w, guestfs.Of(q.guestfsImage))
 }
 
 func (q *requests) health(_ *restful.Request, w *restful.Response) error {

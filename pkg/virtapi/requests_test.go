@@ -424,6 +424,12 @@ func TestOtherEndpoints(t *testing.T) {
 			info.GoVersion == "" {
 			t.Errorf("version: %d %s", code, body)
 		}
+		code, body = c.do(http.MethodGet, base+"/guestfs", "")
+		var image struct{ GsImage string }
+		if err := json.Unmarshal([]byte(body), &image); code != 200 || err != nil ||
+			image.GsImage != "example.com/libguestfs-tools:v1" {
+			t.Errorf("guestfs: %d %s", code, body)
+		}
 		if code, body := c.do(http.MethodGet, base+"/healthz", ""); code != 200 ||
 			!strings.Contains(body, `"connectivity": "ok"`) {
 			t.Errorf("healthz: %d %s", code, body)

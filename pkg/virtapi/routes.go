@@ -182,6 +182,11 @@ func (q *requests) endpoints() []endpoint {
 			[]string{"get", "list"},
 		},
 		{
+			http.MethodGet, "guestfs", "", false, "GuestfsInfo", nil, q.guestfs,
+			"get the image that has libguestfs, for `virtctl guestfs`",
+			[]string{"get", "list"},
+		},
+		{
 			http.MethodGet, "healthz", "", false, "Health", nil, q.health, "check that virt-api reaches the API server",
 			[]string{"get", "list"},
 		},

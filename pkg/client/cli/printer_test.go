@@ -112,7 +112,7 @@ func TestRawStreams(t *testing.T) {
 		"backupcmd/export.go",
 		"completioncmd/completion.go", "consolecmd/outputs.go", "consolecmd/terminal.go", "cpcmd/cp.go",
 		"dashboardcmd/dashboard.go", "editcmd/edit.go", "execcmd/exec.go", "expectcmd/expect.go",
-		"imagefile/imagefile.go", "installcmd/progress.go", "lifecyclecmd/wait.go",
+		"guestfscmd/guestfs.go", "imagefile/imagefile.go", "installcmd/progress.go", "lifecyclecmd/wait.go",
 		"logscmd/logs.go",
 		"portforwardcmd/background.go",
 		"portforwardcmd/run.go", "sshcmd/local.go", "sshcmd/scp.go", "sshcmd/ssh.go",

@@ -189,6 +189,7 @@ configurations: [` + base + strings.TrimPrefix(abs(t, "../../../../manifests/ima
 images:
 - {name: ghcr.io/virtkit/virt-server, newName: registry.example.com/virt-server, newTag: v9}
 - {name: ghcr.io/virtkit/virt-launcher, newName: registry.example.com/virt-launcher, newTag: v9}
+- {name: ghcr.io/virtkit/libguestfs-tools, newName: registry.example.com/libguestfs-tools, newTag: v9}
 `
 	if err := fs.WriteFile(dir+"/kustomization.yaml", []byte(overlay)); err != nil {
 		t.Fatal(err)

@@ -39,6 +39,7 @@ var irreversible = map[lifecycle.Verb]string{
 		"kubectl uncordon lets the node have VMs again",
 	"export":               "what it has written is a file; delete that",
 	"expose":               "delete the Service that it made",
+	"guestfs":              "what it has changed is on the disk; restore a snapshot of it",
 	"image add":            "image rm --own removes it again",
 	"image import":         "image rm deletes it",
 	"image pull":           "image rm deletes it",

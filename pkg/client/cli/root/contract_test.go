@@ -55,6 +55,7 @@ func TestEveryVerbHasOutput(t *testing.T) {
 		text   = "it prints text for a shell or a reader"
 	)
 	check(t, "output", map[string]string{
+		"guestfs": "its output is that of the programs in the pod, byte for byte",
 		"console": stream, "ssh": stream, "scp": "it copies files; their contents are its result", "logs": stream,
 		"completion": text, "options": text,
 	})
@@ -71,6 +72,7 @@ func TestEveryVerbThatChangesTheClusterHasDryRun(t *testing.T) {
 		"describe": reads, "diff": "it is a dry run", "doctor": reads, "events": reads, "exec": guest,
 		"expand": reads, "expect": guest, "firewall show": reads, "fslist": reads, "guestosinfo": reads, "list": reads,
 		"logs":         reads,
+		"guestfs":      "KubeVirt's has none, and what is done to the disk cannot be tried without doing it",
 		"image-upload": "KubeVirt's has none, and an image that would be refused is not sent",
 		"image pull":   "what is there already is said before anything is downloaded or made",
 		"image import": "an image that would be refused is not sent", "image list": reads, "image show": reads,

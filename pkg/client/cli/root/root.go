@@ -41,6 +41,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/client/cli/exposecmd"
 	"github.com/virtkit/virtkit/pkg/client/cli/firewallcmd"
 	"github.com/virtkit/virtkit/pkg/client/cli/guestcmd"
+	"github.com/virtkit/virtkit/pkg/client/cli/guestfscmd"
 	"github.com/virtkit/virtkit/pkg/client/cli/imagecmd"
 	"github.com/virtkit/virtkit/pkg/client/cli/imageuploadcmd"
 	"github.com/virtkit/virtkit/pkg/client/cli/installcmd"
@@ -304,6 +305,7 @@ func addCommands(root *cobra.Command, f *cli.Factory) {
 		credentialscmd.NewCmdCredentials(f),
 		execcmd.NewCmdExec(f),
 		cpcmd.NewCmdCopy(f),
+		guestfscmd.NewCmdGuestfs(f),
 		guestcmd.NewCmdGuestOSInfo(f),
 		guestcmd.NewCmdUserList(f),
 		guestcmd.NewCmdFSList(f),

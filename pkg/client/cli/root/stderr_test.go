@@ -65,7 +65,7 @@ var waits = []string{
 	"scale vmpool/sites --replicas 0 --wait --timeout 50ms", "scale vmpool/sites --replicas 3 --wait --timeout 50ms",
 	"evacuate node1 --yes --timeout 50ms",
 	"install --timeout 50ms", "uninstall --yes --timeout 50ms", "ssh root@demo --timeout 50ms true",
-	"vnc screenshot demo -f DIR/x",
+	"vnc screenshot demo -f DIR/x", "guestfs disk --timeout 50ms",
 }
 
 // TestNoDeadlineIsShown runs what waits against a server whose objects stay as they are, and against one that answers

@@ -1,0 +1,3 @@
+#!/bin/bash
+# What KubeVirt's virtctl runs in its pod, and attaches to.
+exec /bin/bash

@@ -1,0 +1,268 @@
+package guestfs_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/virtkit/virtkit/pkg/client/action"
+	"github.com/virtkit/virtkit/pkg/client/action/guestfs"
+	"github.com/virtkit/virtkit/pkg/client/action/guestfs/guestfstest"
+	"github.com/virtkit/virtkit/pkg/stream"
+)
+
+// open opens a session at the server's claim.
+func open(t *testing.T, ctx context.Context, s *guestfstest.Server) (*guestfs.Session, error) {
+	t.Helper()
+	c := s.Client()
+	claim, err := guestfs.Claim(t.Context(), c, guestfstest.Namespace, guestfstest.Claim)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return guestfs.Open(ctx, c, guestfs.Plan{Claim: claim, Image: "example.com/x:1"}, func(string) {})
+}
+
+// A session holds its pod by the lease, and the pod that it deletes is its own.
+func TestSession(t *testing.T) {
+	s := guestfstest.New(t, corev1.PersistentVolumeFilesystem)
+	s.Run = func(process stream.Packets, command []string, query url.Values) int {
+		if strings.Join(command, " ") != "cat -n" || query.Get("stdin") != "true" || query.Get("tty") != "" {
+			t.Errorf("%q, %v", command, query)
+		}
+		buffer := make([]byte, stream.BufferSize)
+		for {
+			n, err := process.Read(buffer)
+			switch {
+			case err != nil:
+				t.Error(err)
+				return 1
+			case bytes.Equal(buffer[:n], []byte{255, 0}): // the end of the input
+				if _, err := process.Write([]byte("\x02done")); err != nil {
+					t.Error(err)
+				}
+				return 3
+			}
+			buffer[0] = 1 // what was read comes back
+			if _, err := process.Write(buffer[:n]); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	session, err := open(t, t.Context(), s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out, errOut bytes.Buffer
+	err = session.Run(t.Context(), guestfs.Program{
+		Command: []string{"cat", "-n"}, Stdin: strings.NewReader("input"), Stdout: &out, Stderr: &errOut,
+	})
+	var exit *stream.ProcessExitError
+	if !errors.As(err, &exit) || exit.Code != 3 || out.String() != "input" || errOut.String() != "done" {
+		t.Errorf("%v, %q, %q", err, &out, &errOut)
+	}
+	// The first line comes at once.
+	deadline := time.Now().Add(20 * time.Second)
+	for leases, lines := s.Lease(); leases != 1 || lines != 1; leases, lines = s.Lease() {
+		if time.Now().After(deadline) {
+			t.Fatalf("%d leases, %d lines", leases, lines)
+		}
+	}
+	if err := session.Close(t.Context()); err != nil || s.Made() != nil || s.Deleted() != "pod-uid" {
+		t.Errorf("%v, pod %v, deleted %q", err, s.Made(), s.Deleted())
+	}
+}
+
+// A terminal's size goes to the program, and its one output is standard output.
+func TestSessionAtATerminal(t *testing.T) {
+	s := guestfstest.New(t, corev1.PersistentVolumeFilesystem)
+	s.Run = func(process stream.Packets, _ []string, query url.Values) int {
+		if query.Get("tty") != "true" || query.Get("stderr") != "" {
+			t.Errorf("%v", query)
+		}
+		buffer := make([]byte, stream.BufferSize)
+		n, err := process.Read(buffer)
+		if got := string(buffer[:n]); err != nil || got != "\x04"+`{"Width":120,"Height":40}` {
+			t.Errorf("%q, %v", got, err)
+		}
+		return 0
+	}
+	session, err := open(t, t.Context(), s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = session.Run(t.Context(), guestfs.Program{
+		Command: []string{"bash"}, Stdout: io.Discard, Stderr: io.Discard,
+		Resizes: func(ctx context.Context, changed func(width, height int)) {
+			changed(120, 40)
+			<-ctx.Done()
+		},
+	})
+	if err := errors.Join(err, session.Close(t.Context())); err != nil {
+		t.Error(err)
+	}
+}
+
+// A program whose end nobody knows is a lost one, also when the pod was taken away; one that is interrupted is not.
+func TestSessionIsLost(t *testing.T) {
+	for name, tc := range map[string]struct {
+		status corev1.PodStatus
+		want   string
+	}{
+		"the stream is cut": {corev1.PodStatus{Phase: corev1.PodRunning}, "the stream ended before"},
+		"the pod has ended": {
+			corev1.PodStatus{Phase: corev1.PodFailed, Reason: "Evicted", Message: "low on memory"},
+			"has ended: Evicted: low on memory",
+		},
+	} {
+		s := guestfstest.New(t, corev1.PersistentVolumeFilesystem)
+		session, err := open(t, t.Context(), s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.Run = func(stream.Packets, []string, url.Values) int {
+			s.Made().Status = tc.status
+			return -1
+		}
+		err = session.Run(t.Context(),
+			guestfs.Program{Command: []string{"true"}, Stdout: io.Discard, Stderr: io.Discard})
+		if !errors.Is(err, action.ErrLost) || !strings.Contains(err.Error(), tc.want) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if err := session.Close(t.Context()); err != nil || s.Made() != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestSessionIsInterrupted(t *testing.T) {
+	s := guestfstest.New(t, corev1.PersistentVolumeFilesystem)
+	ctx, cancel := context.WithCancel(t.Context())
+	s.Run = func(process stream.Packets, _ []string, _ url.Values) int {
+		cancel()
+		_, _ = process.Read(make([]byte, 10)) // until the client has gone
+		return -1
+	}
+	session, err := open(t, ctx, s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = session.Run(ctx, guestfs.Program{Command: []string{"sleep"}, Stdout: io.Discard, Stderr: io.Discard})
+	if !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	if err := session.Close(ctx); err != nil || s.Made() != nil {
+		t.Errorf("%v, pod %v", err, s.Made())
+	}
+}
+
+// A pod that does not come to run says why, and does not stay.
+func TestOpenFails(t *testing.T) {
+	waiting := func(reason, message string) corev1.PodStatus {
+		return corev1.PodStatus{Phase: corev1.PodPending, ContainerStatuses: []corev1.ContainerStatus{{
+			State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason, Message: message}},
+		}}}
+	}
+	unscheduled := corev1.PodStatus{Phase: corev1.PodPending, Conditions: []corev1.PodCondition{{
+		Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: "Unschedulable", Message: "no node has KVM",
+	}}}
+	for name, tc := range map[string]struct {
+		status corev1.PodStatus
+		want   string
+		is     error
+	}{
+		"there is no image": {
+			waiting("ImagePullBackOff", "no such tag"),
+			"image example.com/x:1 cannot be had: ImagePullBackOff: no such tag", nil,
+		},
+		"it is never pulled": {
+			waiting("ErrImageNeverPull", "not present"), "cannot be had: ErrImageNeverPull", nil,
+		},
+		"the image is slow": {
+			waiting("ErrImagePull", "again"), "does not run: ErrImagePull: again", action.ErrTimeout,
+		},
+		"no node takes it": {unscheduled, "does not run: Unschedulable: no node has KVM", action.ErrTimeout},
+		"it has ended": {
+			corev1.PodStatus{Phase: corev1.PodFailed, Reason: "Evicted", Message: "full"},
+			"ended before it was used: Evicted: full", nil,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := guestfstest.New(t, corev1.PersistentVolumeFilesystem)
+			s.Status = tc.status
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			_, err := open(t, ctx, s)
+			if err == nil || !strings.Contains(err.Error(), tc.want) || tc.is != nil && !errors.Is(err, tc.is) {
+				t.Errorf("%v; want %q", err, tc.want)
+			}
+			if s.Made() != nil || s.Deleted() != "pod-uid" {
+				t.Errorf("pod %v, deleted %q", s.Made(), s.Deleted())
+			}
+		})
+	}
+}
+
+// A creation that nobody answers before the user gives up leaves no pod, and takes no other session's away.
+func TestOpenIsNotAnswered(t *testing.T) {
+	for _, own := range []bool{true, false} {
+		s := guestfstest.New(t, corev1.PersistentVolumeFilesystem)
+		c := s.Client()
+		claim, err := guestfs.Claim(t.Context(), c, guestfstest.Namespace, guestfstest.Claim)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		s.Created = func(pod *corev1.Pod) {
+			if !own {
+				pod.Annotations = nil
+			}
+			cancel()
+		}
+		_, err = guestfs.Open(ctx, c, guestfs.Plan{Claim: claim}, nil)
+		if !errors.Is(err, context.Canceled) || (s.Made() == nil) != own {
+			t.Errorf("own %t: %v, pod %v", own, err, s.Made())
+		}
+	}
+}
+
+// A pod that is refused, or there already, is not deleted.
+func TestOpenIsRefused(t *testing.T) {
+	kind := schema.GroupResource{Resource: "pods"}
+	for name, tc := range map[string]struct {
+		answer error
+		want   string
+	}{
+		"there is one": {apierrors.NewAlreadyExists(kind, guestfstest.Pod), "is there already"},
+		"it is not safe": {
+			apierrors.NewForbidden(kind, guestfstest.Pod, errors.New("violates PodSecurity")), "violates PodSecurity",
+		},
+	} {
+		s := guestfstest.New(t, corev1.PersistentVolumeFilesystem)
+		c := s.Client()
+		claim, err := guestfs.Claim(t.Context(), c, guestfstest.Namespace, guestfstest.Claim)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.Put("/api/v1/namespaces/"+guestfstest.Namespace+"/pods", tc.answer)
+		_, err = guestfs.Open(t.Context(), c, guestfs.Plan{Claim: claim}, nil)
+		if err == nil || !strings.Contains(err.Error(), tc.want) {
+			t.Errorf("%s: %v", name, err)
+		}
+		for _, r := range s.Asked("/" + guestfstest.Pod) {
+			if r.Method == http.MethodDelete {
+				t.Errorf("%s: the pod was deleted", name)
+			}
+		}
+	}
+}
