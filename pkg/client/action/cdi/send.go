@@ -34,8 +34,8 @@ func (e *StatusError) Error() string {
 	case e.Text != "":
 		return out + ": " + e.Text
 	case e.Code == http.StatusUnauthorized:
-		return out + ": it does not take the token that CDI's API server gives; it may have expired, or be of another " +
-			"CDI"
+		return out + ": it does not take the token that CDI's API server gives; it may have expired, or be of " +
+			"another CDI"
 	}
 	return out
 }
