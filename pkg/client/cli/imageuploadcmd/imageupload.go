@@ -67,8 +67,9 @@ func NewCmdImageUpload(f *cli.Factory) *cobra.Command {
 		Short: "Upload a disk image to a PersistentVolumeClaim",
 		Long: `Upload a disk image to a PersistentVolumeClaim, or to a DataVolume of CDI.
 
-Where the cluster has CDI's upload API the image goes through CDI's upload proxy, as with KubeVirt's virtctl, and through
-the API server where it has not. --via=native takes the way through the API server, --via=cdi that through the proxy.
+Where the cluster has CDI's upload API the image goes through CDI's upload proxy, as with KubeVirt's virtctl, and
+through the API server where it has not. --via=native takes the way through the API server, --via=cdi that through the
+proxy.
 
 The image is raw or ISO, qcow2, vmdk, vhd or vhdx, also compressed with gzip, xz or zstd; the disk on the claim is raw,
 and as large as the claim, which is made with --size unless it is there. An image that refers to other files is refused.
