@@ -26,7 +26,10 @@ import (
 //go:embed definitions.yaml
 var definitions []byte
 
-func parse() ([]*apiextensionsv1.CustomResourceDefinition, error) {
+//go:embed uploads.yaml
+var uploads []byte
+
+func parse(definitions []byte) ([]*apiextensionsv1.CustomResourceDefinition, error) {
 	var out []*apiextensionsv1.CustomResourceDefinition
 	decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(definitions), 4096)
 	for {
@@ -43,8 +46,13 @@ func parse() ([]*apiextensionsv1.CustomResourceDefinition, error) {
 }
 
 // Install makes CDI's definitions and waits until they are served. c must know CustomResourceDefinitions.
-func Install(ctx context.Context, c client.Client) error {
-	wanted, err := parse()
+func Install(ctx context.Context, c client.Client) error { return install(ctx, c, definitions) }
+
+// InstallUploads makes the definition of CDI's upload API, beside those of Install.
+func InstallUploads(ctx context.Context, c client.Client) error { return install(ctx, c, uploads) }
+
+func install(ctx context.Context, c client.Client, definitions []byte) error {
+	wanted, err := parse(definitions)
 	if err != nil {
 		return err
 	}
@@ -71,9 +79,9 @@ func Install(ctx context.Context, c client.Client) error {
 	return nil
 }
 
-// Uninstall takes the definitions away, and waits until they are gone.
+// Uninstall takes the definitions of Install away, and waits until they are gone.
 func Uninstall(ctx context.Context, c client.Client) error {
-	wanted, err := parse()
+	wanted, err := parse(definitions)
 	if err != nil {
 		return err
 	}

@@ -27,13 +27,20 @@ type Importer struct {
 }
 
 // Run works until ctx ends, which is no error.
-func (i *Importer) Run(ctx context.Context) error {
-	dvs, err := i.Client.Watch(ctx, &cdiv1.DataVolumeList{}, client.InNamespace(i.Namespace))
+func (i *Importer) Run(ctx context.Context) error { return follow(ctx, i.Client, i.Namespace, i.fill) }
+
+// follow calls fill with each DataVolume of a namespace, and the namespace's pods, when any of them has changed, until
+// ctx ends.
+func follow(
+	ctx context.Context, c client.WithWatch, namespace string,
+	fill func(context.Context, *cdiv1.DataVolume, []corev1.Pod) error,
+) error {
+	dvs, err := c.Watch(ctx, &cdiv1.DataVolumeList{}, client.InNamespace(namespace))
 	if err != nil {
 		return fmt.Errorf("watch DataVolumes: %w", err)
 	}
 	defer dvs.Stop()
-	pods, err := i.Client.Watch(ctx, &corev1.PodList{}, client.InNamespace(i.Namespace))
+	pods, err := c.Watch(ctx, &corev1.PodList{}, client.InNamespace(namespace))
 	if err != nil {
 		return fmt.Errorf("watch pods: %w", err)
 	}
@@ -51,26 +58,29 @@ func (i *Importer) Run(ctx context.Context) error {
 			if ctx.Err() != nil {
 				return nil
 			}
-			return errors.New("a watch of the importer ended")
+			return errors.New("a watch of the stand-in for CDI ended")
 		}
 		if event.Type == watch.Error {
 			if ctx.Err() != nil {
-				return nil // the watch ended as the importer does
+				return nil // the watch ended as the stand-in does
 			}
 			return apierrors.FromObject(event.Object)
 		}
-		if err := i.step(ctx); err != nil && !apierrors.IsConflict(err) && ctx.Err() == nil {
+		if err := step(ctx, c, namespace, fill); err != nil && !apierrors.IsConflict(err) && ctx.Err() == nil {
 			return err
 		}
 	}
 }
 
 // step takes every DataVolume further.
-func (i *Importer) step(ctx context.Context) error {
+func step(
+	ctx context.Context, c client.Client, namespace string,
+	fill func(context.Context, *cdiv1.DataVolume, []corev1.Pod) error,
+) error {
 	var dvs cdiv1.DataVolumeList
 	var pods corev1.PodList
-	if err := errors.Join(i.Client.List(ctx, &dvs, client.InNamespace(i.Namespace)),
-		i.Client.List(ctx, &pods, client.InNamespace(i.Namespace))); err != nil {
+	if err := errors.Join(c.List(ctx, &dvs, client.InNamespace(namespace)),
+		c.List(ctx, &pods, client.InNamespace(namespace))); err != nil {
 		return err
 	}
 	for n := range dvs.Items {
@@ -78,7 +88,7 @@ func (i *Importer) step(ctx context.Context) error {
 		if dv.DeletionTimestamp != nil {
 			continue
 		}
-		if err := i.fill(ctx, dv, pods.Items); err != nil {
+		if err := fill(ctx, dv, pods.Items); err != nil {
 			return err
 		}
 	}
@@ -133,6 +143,17 @@ func (i *Importer) pod(dv *cdiv1.DataVolume, name string) *corev1.Pod {
 	if dv.Spec.Source != nil && dv.Spec.Source.Registry != nil && dv.Spec.Source.Registry.URL != nil {
 		image = strings.TrimPrefix(*dv.Spec.Source.Registry.URL, "docker://")
 	}
+	pod := converter(dv, name, i.Tools, "exec qemu-img convert -O raw /source/disk/* /target/disk.img")
+	pod.Spec.Volumes = append(pod.Spec.Volumes, corev1.Volume{Name: "source", VolumeSource: corev1.VolumeSource{
+		Image: &corev1.ImageVolumeSource{Reference: image, PullPolicy: corev1.PullIfNotPresent},
+	}})
+	pod.Spec.Containers[0].VolumeMounts = append(pod.Spec.Containers[0].VolumeMounts,
+		corev1.VolumeMount{Name: "source", MountPath: "/source", ReadOnly: true})
+	return pod
+}
+
+// converter is a pod that runs a shell's command beside the DataVolume's claim, which is at /target.
+func converter(dv *cdiv1.DataVolume, name, tools, command string) *corev1.Pod {
 	yes, no, id := true, false, int64(user)
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
@@ -149,28 +170,17 @@ func (i *Importer) pod(dv *cdiv1.DataVolume, name string) *corev1.Pod {
 				SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
 			},
 			Containers: []corev1.Container{{
-				Name: "importer", Image: i.Tools, ImagePullPolicy: corev1.PullIfNotPresent,
-				Command: []string{
-					"/usr/bin/busybox", "sh", "-c",
-					"exec qemu-img convert -O raw /source/disk/* /target/disk.img",
-				},
+				Name: "converter", Image: tools, ImagePullPolicy: corev1.PullIfNotPresent,
+				Command: []string{"/usr/bin/busybox", "sh", "-c", command},
 				SecurityContext: &corev1.SecurityContext{
 					AllowPrivilegeEscalation: &no,
 					Capabilities:             &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
 				},
-				VolumeMounts: []corev1.VolumeMount{
-					{Name: "source", MountPath: "/source", ReadOnly: true},
-					{Name: "target", MountPath: "/target"},
-				},
+				VolumeMounts: []corev1.VolumeMount{{Name: "target", MountPath: "/target"}},
 			}},
-			Volumes: []corev1.Volume{
-				{Name: "source", VolumeSource: corev1.VolumeSource{
-					Image: &corev1.ImageVolumeSource{Reference: image, PullPolicy: corev1.PullIfNotPresent},
-				}},
-				{Name: "target", VolumeSource: corev1.VolumeSource{
-					PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: dv.Name},
-				}},
-			},
+			Volumes: []corev1.Volume{{Name: "target", VolumeSource: corev1.VolumeSource{
+				PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: dv.Name},
+			}}},
 		},
 	}
 }

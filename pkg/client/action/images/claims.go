@@ -29,10 +29,10 @@ const (
 	PhaseIncomplete = "Incomplete"
 )
 
-// Pulled is an image in the cluster: a claim with its disk.
+// Pulled is an image in the cluster: a claim with its disk, or a DataSource of CDI.
 type Pulled struct {
 	metav1.TypeMeta `json:",inline"`
-	// ObjectMeta has the name and the namespace of the claim.
+	// ObjectMeta has the name and the namespace of the claim, or of the DataSource where there is no claim.
 	metav1.ObjectMeta `json:"metadata"`
 	// Image is the reference of the image: NAME/VERSION.
 	Image string `json:"image"`
@@ -41,12 +41,18 @@ type Pulled struct {
 	// Instancetype and Preference are the defaults of VMs that boot from it.
 	Instancetype string `json:"instancetype,omitempty"`
 	Preference   string `json:"preference,omitempty"`
-	// Size is what the claim has, a quantity.
+	// Claim is the name of the claim with the disk; empty for an image that is a DataSource alone.
+	Claim string `json:"claim,omitempty"`
+	// DataSource is the name of the DataSource that stands for it, where the cluster has CDI.
+	DataSource string `json:"dataSource,omitempty"`
+	// Size is what the claim has, a quantity; empty where it is not known.
 	Size string `json:"size"`
 	// StorageClass is the claim's.
 	StorageClass string `json:"storageClass,omitempty"`
-	// Phase is Ready, Pulling or Incomplete.
+	// Phase is Ready, Pulling, Incomplete or, of a DataSource alone, NotReady.
 	Phase string `json:"phase"`
+	// Message is why a DataSource is not ready, in CDI's words.
+	Message string `json:"message,omitempty"`
 }
 
 // DeepCopyObject implements runtime.Object.
@@ -89,11 +95,7 @@ func Of(claim *corev1.PersistentVolumeClaim) (Pulled, bool) {
 	if labels[uploads.LabelImage] == "" || labels[uploads.LabelImageVersion] == "" {
 		return Pulled{}, false
 	}
-	size := claim.Status.Capacity[corev1.ResourceStorage]
-	if size.IsZero() {
-		size = claim.Spec.Resources.Requests[corev1.ResourceStorage]
-	}
-	out := Pulled{
+	return Pulled{
 		TypeMeta: metav1.TypeMeta{APIVersion: action.ReportVersion, Kind: "PulledImage"},
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: claim.Namespace, Name: claim.Name, UID: claim.UID, CreationTimestamp: claim.CreationTimestamp,
@@ -101,12 +103,8 @@ func Of(claim *corev1.PersistentVolumeClaim) (Pulled, bool) {
 		Image:        labels[uploads.LabelImage] + "/" + labels[uploads.LabelImageVersion],
 		User:         labels[uploads.LabelImageUser],
 		Instancetype: labels[uploads.LabelInstancetype], Preference: labels[uploads.LabelPreference],
-		Size: size.String(), Phase: phase,
-	}
-	if claim.Spec.StorageClassName != nil {
-		out.StorageClass = *claim.Spec.StorageClassName
-	}
-	return out, true
+		Claim: claim.Name, Size: sizeOf(claim), StorageClass: classOf(claim), Phase: phase,
+	}, true
 }
 
 // Row returns what a table shows of a claim; nil for one that has no image and is no copy of another.
@@ -147,7 +145,8 @@ func Get(ctx context.Context, r Reader, namespace, name string) (*Pulled, error)
 	return &p, nil
 }
 
-// List returns the images of a namespace, or of all when it is empty.
+// List returns the images of a namespace, or of all when it is empty: those on claims and, where the cluster has CDI,
+// DataSources.
 func List(ctx context.Context, r Reader, namespace string) (*PulledList, error) {
 	path := "/api/v1/" + client.Claims
 	if namespace != "" {
@@ -164,6 +163,11 @@ func List(ctx context.Context, r Reader, namespace string) (*PulledList, error) 
 			out.Items = append(out.Items, p)
 		}
 	}
+	sources, err := dataSources(ctx, r, namespace)
+	if err != nil {
+		return nil, err
+	}
+	out.addSources(sources, claims.Items)
 	slices.SortFunc(out.Items, func(a, b Pulled) int {
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Image, b.Image), cmp.Compare(a.Name, b.Name))
 	})
@@ -240,8 +244,8 @@ func (l *PulledList) FindAlias(ref string) (*Pulled, error) {
 	return nil, err
 }
 
-// Find returns the image of a reference: of NAME alone the one that was made last, and one that is incomplete only
-// where there is no other.
+// Find returns the image of a reference: of NAME alone the one that was made last; a DataSource only where no claim has
+// one, and one without a disk only where there is no other.
 func (l *PulledList) Find(ref string) (*Pulled, error) {
 	name, version, err := ParseRef(ref)
 	if err != nil {
@@ -266,8 +270,14 @@ func (l *PulledList) Find(ref string) (*Pulled, error) {
 
 // before reports whether p is meant rather than other.
 func (p *Pulled) before(other *Pulled) bool {
-	if lacks := p.Phase == PhaseIncomplete; lacks != (other.Phase == PhaseIncomplete) {
+	if lacks := p.lacks(); lacks != other.lacks() {
 		return !lacks
+	}
+	if alone := p.Claim == ""; alone != (other.Claim == "") {
+		return !alone
 	}
 	return other.CreationTimestamp.Before(&p.CreationTimestamp)
 }
+
+// lacks reports an image whose disk nobody brings.
+func (p *Pulled) lacks() bool { return p.Phase == PhaseIncomplete || p.Phase == PhaseNotReady }

@@ -18,7 +18,9 @@ import (
 type reader []corev1.PersistentVolumeClaim
 
 func (r reader) Read(_ context.Context, _ string, _ url.Values, into any) error {
-	into.(*corev1.PersistentVolumeClaimList).Items = r
+	if list, ok := into.(*corev1.PersistentVolumeClaimList); ok {
+		list.Items = r
+	}
 	return nil
 }
 

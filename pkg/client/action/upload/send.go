@@ -9,17 +9,11 @@ import (
 	"fmt"
 	"hash"
 	"io"
-	"net/url"
-	"slices"
-	"strings"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/fields"
 
 	"github.com/virtkit/virtkit/pkg/client/action"
-	"github.com/virtkit/virtkit/pkg/client/action/events"
 	"github.com/virtkit/virtkit/pkg/stream"
 	"github.com/virtkit/virtkit/pkg/vm/uploads"
 )
@@ -106,36 +100,11 @@ func (s *sending) tooLong(ctx context.Context) error {
 
 // waitsFor returns what an upload waits for, as far as somebody says it.
 func (s *sending) waitsFor(ctx context.Context) string {
-	if refused := s.refused(ctx); refused != "" {
+	if refused := Warning(ctx, s.api, s.Namespace, s.Claim); refused != "" {
 		return refused
 	}
 	return s.state.Message
 }
-
-// refused returns what the newest warning about the claim says: its class cannot make such a volume, say. It is empty
-// when there is none, or it cannot be read.
-func (s *sending) refused(ctx context.Context) string {
-	var list corev1.EventList
-	query := url.Values{"fieldSelector": {fields.Set{
-		"involvedObject.kind": "PersistentVolumeClaim", "involvedObject.name": s.Claim, "type": corev1.EventTypeWarning,
-	}.String()}}
-	if err := s.api.Read(ctx, "/api/v1/namespaces/"+s.Namespace+"/events", query, &list); err != nil {
-		return "" // it is only for the reason, and there is another
-	}
-	list.Items = slices.DeleteFunc(list.Items, func(e corev1.Event) bool {
-		return strings.Contains(e.Message, outdated) // whoever met that has tried again
-	})
-	if len(list.Items) == 0 {
-		return ""
-	}
-	newest := slices.MaxFunc(list.Items, func(a, b corev1.Event) int {
-		return events.When(&a).Compare(events.When(&b))
-	})
-	return "the newest warning about the claim is: " + newest.Message
-}
-
-// outdated is in the API server's error of a write to an object that somebody else has written to meanwhile.
-const outdated = "the object has been modified; please apply your changes to the latest version"
 
 // permanent reports an error that another try does not mend.
 func permanent(err error) bool {

@@ -92,7 +92,7 @@ type Report struct {
 	metav1.ObjectMeta `json:"metadata"`
 	// Bytes is how many bytes were sent.
 	Bytes int64 `json:"bytes"`
-	// SHA256 is their checksum, hexadecimal; it was verified.
+	// SHA256 is their checksum, hexadecimal; it was verified. It is empty where the image went to CDI, which has none.
 	SHA256 string `json:"sha256"`
 	// Format is what the image was once it was decompressed: raw, qcow2, vmdk, vhd or vhdx.
 	Format string `json:"format"`
@@ -100,8 +100,10 @@ type Report struct {
 	Compression string `json:"compression,omitempty"`
 	// VirtualSize is the size of the image's disk, bytes.
 	VirtualSize int64 `json:"virtualSize"`
-	// DiskSize is the size of the disk on the claim, bytes.
+	// DiskSize is the size of the disk on the claim, bytes; 0 where CDI has made it.
 	DiskSize int64 `json:"diskSize"`
+	// Via is how the image went: native, through the API server, or cdi, through CDI's upload proxy.
+	Via string `json:"via"`
 	// Seconds is how long it took.
 	Seconds float64 `json:"seconds"`
 }
@@ -120,7 +122,7 @@ func NewReport(namespace, claim string, state uploads.State, took time.Duration)
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: claim},
 		Bytes:      state.Received, SHA256: state.SHA256, Format: string(state.Format),
 		Compression: string(state.Compression), VirtualSize: state.VirtualSize, DiskSize: state.DiskSize,
-		Seconds: took.Round(time.Millisecond).Seconds(),
+		Via: "native", Seconds: took.Round(time.Millisecond).Seconds(),
 	}
 }
 

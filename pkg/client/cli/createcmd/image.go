@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/virtkit/virtkit/pkg/client/action/client"
 	"github.com/virtkit/virtkit/pkg/client/action/create"
@@ -20,8 +22,8 @@ import (
 // imageDisk is the name of the volume that --image makes.
 const imageDisk = "disk"
 
-// completeImage makes the copy of --image, a claim or what makes it, and the VM's first disk of it. Where nothing says
-// how to log in, the caller's own SSH key does.
+// completeImage makes the copy of --image, a claim or what makes it, and the VM's first disk of it; nil for an image
+// that is a DataSource, which CDI copies for the VM. Where nothing says how to log in, the caller's own SSH key does.
 func (o *VMOptions) completeImage(ctx context.Context, c *client.Client, namespace string) (*imageCopy, error) {
 	from, ref, err := images.SplitNamespace(o.Image)
 	if err != nil {
@@ -33,6 +35,13 @@ func (o *VMOptions) completeImage(ctx context.Context, c *client.Client, namespa
 	image, err := o.findImage(ctx, c, from, ref)
 	if err != nil {
 		return nil, err
+	}
+	if image.Claim == "" {
+		if err := o.cloneSource(image); err != nil {
+			return nil, err
+		}
+		o.giveKey(image.User)
+		return nil, nil
 	}
 	var source corev1.PersistentVolumeClaim
 	path := "/api/v1/namespaces/" + from + "/" + client.Claims + "/" + image.Name
@@ -56,6 +65,36 @@ func (o *VMOptions) completeImage(ctx context.Context, c *client.Client, namespa
 	o.VM.Volumes = slices.Insert(o.VM.Volumes, 0, disk)
 	o.giveKey(image.User)
 	return out, nil
+}
+
+// cloneSource gives the VM a DataVolume of the DataSource, called as the claim of other images. The server infers an
+// instance type and a preference of the DataSource's labels.
+func (o *VMOptions) cloneSource(image *images.Pulled) error {
+	if o.ImageSize != "" {
+		size, err := resource.ParseQuantity(o.ImageSize)
+		if err != nil || size.Sign() <= 0 {
+			return cli.UsageErrorf("--image-size: %q is no size; write one such as 10Gi", o.ImageSize)
+		}
+		if have, err := resource.ParseQuantity(image.Size); err == nil && size.Cmp(have) < 0 {
+			return cli.UsageErrorf("--image-size: the image has %s, and its copy cannot have less; ask for %s or more",
+				image.Size, image.Size)
+		}
+	}
+	const suffix = "-" + imageDisk
+	name := strings.ReplaceAll(o.VM.Name, ".", "-") // the volume has the same name, a label
+	name = strings.TrimRight(name[:min(len(name), validation.DNS1123LabelMaxLength-len(suffix))], "-") + suffix
+	for _, inference := range []*create.Inference{&o.VM.InferInstancetype, &o.VM.InferPreference} {
+		if inference.From == imageDisk {
+			inference.From = name
+		}
+	}
+	o.VM.Volumes = slices.Insert(o.VM.Volumes, 0, create.Volume{
+		Kind: create.Import, Name: name, Field: "image",
+		Import: create.DataSource{
+			Type: "ds", Source: image.Namespace + "/" + image.DataSource, Size: o.ImageSize,
+		},
+	})
+	return nil
 }
 
 // giveDefaults gives the VM the instance type and the preference of an image in another namespace, unless flags say
@@ -113,6 +152,9 @@ func (o *VMOptions) findImage(ctx context.Context, c *client.Client, namespace, 
 	}
 	switch image.Phase {
 	case images.PhaseReady:
+	case images.PhaseNotReady:
+		return nil, fmt.Errorf("--image: DataSource %s/%s has no disk to copy: %s", namespace, image.DataSource,
+			image.Message)
 	case images.PhaseIncomplete:
 		return nil, fmt.Errorf("--image: the pull of image %s to claim %s/%s did not end; `%s image pull %s%s` goes on",
 			image.Image, namespace, image.Name, o.Factory.Program, image.Image, o.Factory.InNamespace(namespace))

@@ -88,6 +88,47 @@ func TestImageOfAnotherNamespace(t *testing.T) {
 	}
 }
 
+// An image that is a DataSource is copied by CDI, to a DataVolume that the VM has as its first disk.
+func TestImageOfDataSource(t *testing.T) {
+	t.Setenv("HOME", t.TempDir())
+	c := newCluster(t)
+	source := func(name, ready string) string {
+		return `{"metadata": {"namespace": "golden", "name": "` + name + `"}, "spec": {"source": {"pvc": {"namespace": ` +
+			`"golden", "name": "fedora-1"}}}, "status": {"conditions": [{"type": "Ready", "status": "` + ready +
+			`", "message": "import is under way"}]}}`
+	}
+	c.objects = map[string]string{
+		"/api/v1/namespaces/golden/persistentvolumeclaims": `{"items": [{"metadata": {"namespace": "golden", "name": ` +
+			`"fedora-1"}, "status": {"capacity": {"storage": "5Gi"}}}]}`,
+		"/apis/cdi.kubevirt.io/v1beta1/namespaces/golden/datasources": `{"items": [` + source("fedora", "True") + `, ` +
+			source("rhel9", "False") + `]}`,
+	}
+	line := func(text string) []string { return strings.Fields("vm --name web.shop " + text) }
+	out, errOut, err := c.create("",
+		line("--image golden/fedora/latest --image-size 6Gi --infer-preference-from disk")...)
+	if err != nil || !strings.Contains(errOut, "nobody can log in") {
+		t.Errorf("%v, %s", err, errOut)
+	}
+	golden(t, "image-datasource.yaml", out)
+	c.requests()
+	if _, _, err = c.create("", line("--image golden/fedora/latest --apply")...); err != nil {
+		t.Fatal(err)
+	}
+	if asked := c.requests(); strings.Count(asked, "POST ") != 1 {
+		t.Errorf("asked %s", asked)
+	}
+	for text, want := range map[string]string{
+		"--image golden/rhel9/latest": "--image: DataSource golden/rhel9 has no disk to copy: import is under way",
+		"--image golden/fedora/latest --image-size 1Gi": "--image-size: the image has 5Gi, and its copy cannot have " +
+			"less; ask for 5Gi or more",
+		"--image golden/fedora/latest --image-size big": `--image-size: "big" is no size; write one such as 10Gi`,
+	} {
+		if _, _, err := c.create("", line(text)...); err == nil || err.Error() != want {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+}
+
 // What an image needs to be there is said by a command that can work.
 func TestWhence(t *testing.T) {
 	for image, want := range map[string]string{

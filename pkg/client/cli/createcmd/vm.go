@@ -62,7 +62,8 @@ container disks, claims, DataSources, cloned claims, blank volumes, imported vol
 --image needs an image that "image pull" has brought to the namespace. The disk is a claim of its own, NAME-disk,
 which is printed or created with the VM and stays when the VM is deleted. An image of another namespace,
 NAMESPACE/NAME/VERSION, is copied by a VirtualMachineClone, which is printed or created instead of the claim and needs
-the right to clone from there. Your SSH key lets you log in unless flags say otherwise.
+the right to clone from there. An image that is a DataSource is copied by CDI, to a DataVolume of the VM, which goes
+with it. Your SSH key lets you log in unless flags say otherwise.
 
 A preference chooses the disks' bus; without one it is sata. An instance type and a preference are taken from the
 labels of the volume that is booted from, where it is a claim or imported and has such labels.`,

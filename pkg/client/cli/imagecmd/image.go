@@ -146,7 +146,7 @@ func references(f *cli.Factory) cobra.CompletionFunc {
 	}
 }
 
-// pulled completes the references of images that the namespace has.
+// pulled completes the references of images that the namespace has on claims.
 func pulled(f *cli.Factory) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 		if len(args) > 0 {
@@ -162,7 +162,9 @@ func pulled(f *cli.Factory) cobra.CompletionFunc {
 		}
 		var out []string
 		for _, image := range list.Items {
-			out = append(out, image.Image)
+			if image.Claim != "" {
+				out = append(out, image.Image)
+			}
 		}
 		return out, cobra.ShellCompDirectiveNoFileComp
 	}

@@ -272,3 +272,75 @@ func TestImport(t *testing.T) {
 		t.Errorf("a checksum of a container image: %v", err)
 	}
 }
+
+// An image that is a DataSource is listed and shown, and is not this program's to delete.
+func TestDataSources(t *testing.T) {
+	w := newWorld(t)
+	const sources = "/apis/cdi.kubevirt.io/v1beta1/namespaces/team-a/datasources"
+	w.Put(sources, map[string]any{"items": []any{map[string]any{
+		"metadata": map[string]any{
+			"namespace": "team-a", "name": "golden",
+			"labels": map[string]any{"instancetype.kubevirt.io/default-preference": "rhel.9"},
+		},
+		"spec":   map[string]any{"source": map[string]any{"snapshot": map[string]any{"namespace": "x", "name": "y"}}},
+		"status": map[string]any{"conditions": []any{map[string]any{"type": "Ready", "status": "True"}}},
+	}}})
+	const want = "IMAGE           CLAIM               PHASE   SIZE     USER     INSTANCETYPE   PREFERENCE   AGE\n" +
+		"debian/13       debian-13           Ready   5Gi      debian   <none>         <none>       <unknown>\n" +
+		"golden/latest   datasource/golden   Ready   <none>   <none>   <none>         rhel.9       <unknown>\n"
+	if out, _, err := w.run("list"); err != nil || out != want {
+		t.Errorf("%v\n%s", err, out)
+	}
+	if out, _, err := w.run("show", "golden", "-o", "jsonpath={.image} {.dataSource}"); err != nil ||
+		out != "golden/latest golden" {
+		t.Errorf("%v, %q", err, out)
+	}
+	if _, _, err := w.run("show", "golden/9"); cli.ExitCode(err) != cli.ExitNotFound {
+		t.Error(err)
+	}
+	_, _, err := w.run("rm", "golden", "--yes")
+	if err == nil || !strings.HasPrefix(err.Error(), "image golden/latest is DataSource team-a/golden, which no pull "+
+		"has made, and it is left to whoever has; `kubectl delete datasource golden -n team-a` deletes it") {
+		t.Error(err)
+	}
+}
+
+// What is there is offered as a DataSource, too, where the cluster has CDI; what keeps it is a note, and no failure.
+func TestPullOffers(t *testing.T) {
+	w := newWorld(t)
+	const group = "/apis/cdi.kubevirt.io/v1beta1"
+	w.Put(group, &metav1.APIResourceList{APIResources: []metav1.APIResource{{Name: "datasources"}}})
+	w.Put(claims+"/debian-13", &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "team-a", Name: "debian-13", UID: "u", Labels: map[string]string{
+			uploads.LabelImage: "debian", uploads.LabelImageVersion: "13",
+		},
+	}})
+	var made []map[string]any
+	w.Put(group+"/namespaces/team-a/datasources", http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		rw.Header().Set("Content-Type", "application/json")
+		if r.Method == http.MethodPost {
+			var object map[string]any
+			if err := json.NewDecoder(r.Body).Decode(&object); err != nil {
+				t.Error(err)
+			}
+			made = append(made, object)
+			_ = json.NewEncoder(rw).Encode(object) // a client that has gone
+			return
+		}
+		_, _ = rw.Write([]byte(`{"items":[]}`))
+	}))
+	out, said, err := w.run("pull", "debian/13", "-o", "jsonpath={.dataSource}")
+	if err != nil || said != "" || out != "debian-13" || len(made) != 1 {
+		t.Errorf("%v, %q, %q, made %v", err, out, said, made)
+	}
+	other := map[string]any{"namespace": "team-a", "name": "other"}
+	w.Put(group+"/namespaces/team-a/datasources/debian-13", map[string]any{
+		"spec": map[string]any{"source": map[string]any{"pvc": other}},
+	})
+	out, said, err = w.run("pull", "debian/13")
+	if err != nil || out != "image debian/13 is there already: claim debian-13\n" || len(made) != 1 ||
+		said != "note: image debian/13 has no DataSource: DataSource team-a/debian-13 is there already, and stands "+
+			"for something else\n" {
+		t.Errorf("%v, %q, %q, made %v", err, out, said, made)
+	}
+}

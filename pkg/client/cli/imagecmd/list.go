@@ -29,6 +29,9 @@ func NewCmdList(f *cli.Factory) *cobra.Command {
 		Use:     "list",
 		Aliases: []string{"ls"},
 		Short:   "List the images of a namespace, or those that can be pulled",
+		Long: `List the images of a namespace, or those that can be pulled.
+
+Where the cluster has CDI, its DataSources are images, too: of the version latest, unless labels name another.`,
 		Example: cli.Examples(f.Program, `
 			virtctl image list
 			virtctl image list --available`),
@@ -84,8 +87,8 @@ func List(ctx context.Context, o *ListOptions) error {
 	row("NAMESPACE", "IMAGE", "CLAIM", "PHASE", "SIZE", "USER", "INSTANCETYPE", "PREFERENCE", "AGE")
 	for i := range list.Items {
 		p := &list.Items[i]
-		row(p.Namespace, p.Image, p.Name, p.Phase, p.Size, orNone(p.User), orNone(p.Instancetype), orNone(p.Preference),
-			age(o.Factory.Now(), p.CreationTimestamp.Time))
+		row(p.Namespace, p.Image, claimOf(p), p.Phase, orNone(p.Size), orNone(p.User), orNone(p.Instancetype),
+			orNone(p.Preference), age(o.Factory.Now(), p.CreationTimestamp.Time))
 	}
 	return t.Flush()
 }
@@ -115,6 +118,14 @@ func architectures(image *images.Image) string {
 		out = append(out, s.Arch)
 	}
 	return strings.Join(out, ",")
+}
+
+// claimOf is what a table shows as the claim of an image.
+func claimOf(p *images.Pulled) string {
+	if p.Claim == "" {
+		return "datasource/" + p.DataSource
+	}
+	return p.Claim
 }
 
 func orNone(text string) string { return cmp.Or(text, "<none>") }

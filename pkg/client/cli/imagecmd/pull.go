@@ -1,6 +1,7 @@
 package imagecmd
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -136,6 +137,16 @@ func Pull(ctx context.Context, o *Options) error {
 	return o.report(ctx, c, t)
 }
 
+// offer offers the image as a DataSource where the cluster has CDI. The image is there without it, too, so that it
+// returns no error, and says what keeps it.
+func (o *Options) offer(ctx context.Context, c *client.Client, namespace, claim string) (name string) {
+	name, err := images.Offer(ctx, c, namespace, claim)
+	if err != nil {
+		o.say("image %s has no DataSource: %s", o.Image.Ref(), cli.Explain(err, o.Factory.Connection()))
+	}
+	return name
+}
+
 // PullTo brings an image of the catalogue to a claim of a namespace, as `image pull` does without flags. watcher is
 // told how far it is, and note what the user should know.
 func PullTo(
@@ -156,7 +167,11 @@ func PullTo(
 	if err := o.complete(ctx, c, t); err != nil {
 		return err
 	}
-	return o.bring(ctx, c, t)
+	if err := o.bring(ctx, c, t); err != nil {
+		return err
+	}
+	o.offer(ctx, c, namespace, t.Name)
+	return nil
 }
 
 // ClaimName returns the name of the claim that an image is pulled to.
@@ -221,6 +236,7 @@ func (o *Options) target(ctx context.Context) (t cli.Target, c *client.Client, t
 		o.say("image %s is there already, so %s has no effect; `%s image rm %s%s` deletes it", have.Image,
 			strings.Join(o.given, ", "), o.Factory.Program, have.Image, o.Factory.InNamespace(t.Namespace))
 	}
+	have.DataSource = cmp.Or(o.offer(ctx, c, t.Namespace, have.Name), have.DataSource)
 	if o.Output.Given() {
 		return t, c, true, o.Output.Print(have, o.Factory.IO.Out)
 	}
@@ -234,7 +250,7 @@ func (o *Options) have(ctx context.Context, c *client.Client, namespace string) 
 	if err != nil {
 		return nil, err
 	}
-	if have, err := list.Find(o.Image.Ref()); err == nil && have.Phase == images.PhaseReady {
+	if have, err := list.Find(o.Image.Ref()); err == nil && have.Phase == images.PhaseReady && have.Claim != "" {
 		return have, nil
 	}
 	return nil, nil
@@ -318,13 +334,15 @@ func (o *Options) send(ctx context.Context, c *client.Client, t cli.Target, path
 	return err
 }
 
-// report prints the image of the claim.
+// report offers the image of the claim as a DataSource, and prints it.
 func (o *Options) report(ctx context.Context, c *client.Client, t cli.Target) error {
+	offered := o.offer(ctx, c, t.Namespace, t.Name)
 	if o.Output.Given() {
 		have, err := images.Get(ctx, c, t.Namespace, t.Name)
 		if err != nil {
 			return err
 		}
+		have.DataSource = offered
 		return o.Output.Print(have, o.Factory.IO.Out)
 	}
 	_, err := fmt.Fprintf(o.Factory.IO.Out, "claim %s has image %s\n", t.Name, o.Image.Ref())

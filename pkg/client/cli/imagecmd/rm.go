@@ -29,9 +29,10 @@ func NewCmdRemove(f *cli.Factory) *cobra.Command {
 		Use:     "rm IMAGE",
 		Aliases: []string{"remove"},
 		Short:   "Delete an image of a namespace, or remove one from your own catalogue",
-		Long: `Delete an image of a namespace: its claim. VMs that were made of it have disks of their own and keep them; while one of
-these has no volume yet, the image is not deleted. A VM that boots from the claim itself loses its disk when it stops.
-It asks first; where nobody can be asked, --yes must be given.
+		Long: `Delete an image of a namespace: its claim, and with it the DataSource that was made of it where the cluster has CDI. VMs
+that were made of it have disks of their own and keep them; while one of these has no volume yet, the image is not
+deleted. A VM that boots from the claim itself loses its disk when it stops. It asks first; where nobody can be asked,
+--yes must be given.
 
 With --own it is removed from your own catalogue, and no claim is deleted.`,
 		Example: cli.Examples(f.Program, `
@@ -75,6 +76,11 @@ func Remove(ctx context.Context, o *RemoveOptions) error {
 	image, err := list.FindAlias(o.Ref)
 	if err != nil {
 		return fmt.Errorf("%w in namespace %s", err, namespace)
+	}
+	if image.Claim == "" {
+		return fmt.Errorf("image %s is DataSource %s/%s, which no pull has made, and it is left to whoever has; "+
+			"`kubectl delete datasource %s -n %s` deletes it, until a DataImportCron, if it is of one, makes it again",
+			image.Image, namespace, image.DataSource, image.DataSource, namespace)
 	}
 	if err := images.Unneeded(ctx, c, namespace, image.Name); err != nil {
 		return err

@@ -146,6 +146,27 @@ func look(file *os.File, path, name string, format imageformat.Format) (*File, e
 	return out, nil
 }
 
+// OpenArchive opens a file whose content is not looked at.
+func OpenArchive(path string) (*File, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, unreadable(path, err)
+	}
+	info, err := file.Stat()
+	switch {
+	case err != nil:
+		err = unreadable(path, err)
+	case !info.Mode().IsRegular():
+		err = cli.UsageErrorf("%s is not a regular file; name an archive", path)
+	case info.Size() == 0:
+		err = fmt.Errorf("%s: the archive is empty", path)
+	}
+	if err != nil {
+		return nil, errors.Join(err, file.Close())
+	}
+	return &File{File: file, Image: upload.Image{ReaderAt: file, Size: info.Size()}}, nil
+}
+
 func unreadable(path string, err error) error {
 	var of *os.PathError
 	if errors.As(err, &of) {
@@ -191,6 +212,16 @@ func (o *Options) Send(
 			cancel)
 	}
 	return state, err
+}
+
+// Progress returns what is told how many bytes of title were sent, from the start again with each try, and what ends
+// the line that shows it. Neither does anything where nobody watches.
+func (o *Options) Progress(f *cli.Factory, title string, size int64) (show func(sent int64), end func()) {
+	bar := o.watcher(f)
+	if bar == nil {
+		return func(int64) {}, func() {}
+	}
+	return func(sent int64) { bar.Show(title, sent, size) }, bar.End
 }
 
 // watcher returns what is told how far a copy is; nil where nobody watches.

@@ -2,6 +2,7 @@
 package imageuploadcmd
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"path/filepath"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -29,47 +31,71 @@ type Options struct {
 	Output  *cli.Output
 
 	imagefile.Options
-	Kind, Name      string
-	Image, Archive  string
-	Format          string
-	NoCreate        bool
-	DataSource      bool
-	Proxy           string
-	Cancel          bool
-	Instancetype    string
-	InstancetypeOf  string
-	Preference      string
-	PreferenceOf    string
-	insecure, force bool
+	Kind, Name     string
+	Image, Archive string
+	Format         string
+	NoCreate       bool
+	DataSource     bool
+	Via            string
+	Proxy          string
+	Insecure       bool
+	ForceBind      bool
+	Retries        uint
+	Cancel         bool
+	Instancetype   string
+	InstancetypeOf string
+	Preference     string
+	PreferenceOf   string
+	// given are the flags that were given.
+	given map[string]bool
 }
 
 var volumeModes = []string{"filesystem", "block"}
+
+// The ways of an image: as the cluster has it, by CDI, or through the API server.
+const (
+	viaAuto   = "auto"
+	viaCDI    = "cdi"
+	viaNative = "native"
+)
 
 // NewCmdImageUpload makes the command.
 func NewCmdImageUpload(f *cli.Factory) *cobra.Command {
 	o := &Options{Factory: f, Output: cli.NewOutput()}
 	cmd := &cobra.Command{
-		Use:   "image-upload pvc NAME --image-path FILE",
+		Use:   "image-upload (pvc|dv) NAME --image-path FILE",
 		Short: "Upload a disk image to a PersistentVolumeClaim",
-		Long: `Upload a disk image to a PersistentVolumeClaim, through the API server.
+		Long: `Upload a disk image to a PersistentVolumeClaim, or to a DataVolume of CDI.
+
+Where the cluster has CDI's upload API the image goes through CDI's upload proxy, as with KubeVirt's virtctl, and
+through the API server where it has not. --via=native takes the way through the API server, --via=cdi that through the
+proxy.
 
 The image is raw or ISO, qcow2, vmdk, vhd or vhdx, also compressed with gzip, xz or zstd; the disk on the claim is raw,
-and as large as the claim. An image that refers to other files is refused. When the connection is lost, the upload goes
-on where it was; so it does when the command is repeated. A VM can use the claim when all has arrived and its checksum
-is right.
+and as large as the claim, which is made with --size unless it is there. An image that refers to other files is refused.
 
-The claim is made with --size unless it is there. Neither CDI nor a proxy is needed: --uploadproxy-url, --insecure and
---force-bind are taken for scripts that have them. A DataVolume (dv) and an archive (--archive-path) need CDI, which
-this command does not use.`,
+Through the API server neither CDI nor a proxy is needed. When the connection is lost, the upload goes on where it was;
+so it does when the command is repeated. A VM can use the claim when all has arrived and its checksum is right.
+
+Through CDI's proxy the image is sent again when the connection is lost. A DataVolume (dv) and an archive
+(--archive-path) need that way; --uploadproxy-url, --insecure, --force-bind and --retry mean something there only.`,
 		Example: cli.Examples(f.Program, `
 			virtctl image-upload pvc fedora --size=10Gi --image-path=fedora.qcow2
 			virtctl image-upload pvc win --size=64Gi --image-path=win.vhdx --default-preference=windows.11
 			virtctl image-upload pvc disk --no-create --image-path=disk.raw.xz
-			virtctl image-upload pvc fedora --cancel`),
-		Args:              cli.Args(2, 2, "pvc and the name of a claim"),
+			virtctl image-upload pvc fedora --cancel
+
+			# With CDI
+			virtctl image-upload dv fedora --size=10Gi --image-path=fedora.qcow2 --datasource
+			virtctl image-upload dv files --size=1Gi --archive-path=files.tar`),
+		Args:              o.args,
 		ValidArgsFunction: complete(f),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			o.Kind, o.Name = args[0], args[1]
+			o.given = map[string]bool{}
+			cmd.Flags().Visit(func(flag *pflag.Flag) { o.given[flag.Name] = true })
+			if len(args) > 0 {
+				o.Kind, o.Name = args[0], args[1]
+			}
 			if err := o.validate(); err != nil {
 				return err
 			}
@@ -88,24 +114,50 @@ this command does not use.`,
 	flags.StringVar(&o.Preference, "default-preference", "", "Preference of VMs that boot from the claim")
 	flags.StringVar(&o.PreferenceOf, "default-preference-kind", "", "Kind of that preference")
 	flags.BoolVar(&o.Cancel, "cancel", false, "End the upload to the claim that is under way")
-	flags.StringVar(&o.Archive, "archive-path", "", "Needs CDI, which this command does not use")
-	flags.BoolVar(&o.DataSource, "datasource", false, "Needs CDI, which this command does not use")
-	flags.StringVar(&o.Proxy, "uploadproxy-url", "", "Not needed: the upload goes through the API server")
-	flags.BoolVar(&o.insecure, "insecure", false, "Not needed: the connection is the kubeconfig's")
-	flags.BoolVar(&o.force, "force-bind", false, "Not needed: the upload binds the claim")
+	flags.StringVar(&o.Via, "via", viaAuto, "Which way the image goes: auto, cdi or native")
+	flags.StringVar(&o.Archive, "archive-path", "",
+		"With CDI: a tar archive whose files become the claim's, instead of an image")
+	flags.BoolVar(&o.DataSource, "datasource", false,
+		"With CDI: make a DataSource of the same name, or turn the one that is there to the claim")
+	flags.StringVar(&o.Proxy, "uploadproxy-url", "", "With CDI: `URL` of its upload proxy; what CDI says unless given")
+	flags.BoolVar(&o.Insecure, "insecure", false, "With CDI: send the image whoever the upload proxy is")
+	flags.BoolVar(&o.ForceBind, "force-bind", false,
+		"With CDI: have a claim bound whose storage class would wait for a pod")
+	flags.UintVar(&o.Retries, "retry", 5, "With CDI: how often the image is sent again when it gets lost on the way")
+	flags.StringVar(&o.Name, "pvc-name", "", "KubeVirt's old way to say pvc NAME")
+	flags.StringVar(&o.Claim.Size, "pvc-size", "", "KubeVirt's old name of --size")
+	for _, old := range []string{"pvc-name", "pvc-size"} {
+		flags.Lookup(old).Hidden = true
+	}
+	cli.CompleteFlag(cmd, "via", viaAuto, viaCDI, viaNative)
 	cli.CompleteFlag(cmd, "volume-mode", volumeModes...)
 	cli.CompleteFlag(cmd, "format", strings.Split(formats(), ", ")...)
 	o.Output.AddFlags(cmd)
 	return cmd
 }
 
-// complete completes pvc, and after it the names of claims.
+// args takes the kind and the name, or neither where --pvc-name has it.
+func (o *Options) args(cmd *cobra.Command, args []string) error {
+	if cmd.Flags().Changed("pvc-name") {
+		o.Kind = kindClaim
+		return cli.Args(0, 0, "no arguments beside --pvc-name")(cmd, args)
+	}
+	return cli.Args(2, 2, "pvc or dv, and a name")(cmd, args)
+}
+
+// The kinds that an image is uploaded to.
+const (
+	kindClaim  = "pvc"
+	kindVolume = "dv"
+)
+
+// complete completes pvc and dv, and after them the names of claims, which are those of DataVolumes, too.
 func complete(f *cli.Factory) cobra.CompletionFunc {
 	claims := completioncmd.Claims(f)
 	return func(cmd *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
 		switch len(args) {
 		case 0:
-			return []string{"pvc"}, cobra.ShellCompDirectiveNoFileComp
+			return []string{kindClaim, kindVolume}, cobra.ShellCompDirectiveNoFileComp
 		case 1:
 			return claims(cmd, nil, word)
 		}
@@ -125,29 +177,24 @@ func (o *Options) validate() error {
 	if err := o.Output.Validate(); err != nil {
 		return err
 	}
-	switch o.Kind {
-	case "pvc":
-	case "dv":
-		return cli.UsageErrorf("a DataVolume is CDI's, which this command does not use; "+
-			"`%s image-upload pvc %s` needs no CDI", o.Factory.Program, o.Name)
-	default:
-		return cli.UsageErrorf("%q: an image is uploaded to a claim; write pvc NAME", o.Kind)
+	if o.Kind = strings.ToLower(o.Kind); o.Kind != kindClaim && o.Kind != kindVolume {
+		return cli.UsageErrorf("%q: an image is uploaded to a claim or a DataVolume; write pvc NAME or dv NAME", o.Kind)
 	}
 	o.Claim.VolumeMode = strings.ToLower(o.Claim.VolumeMode)
 	if o.Block {
 		o.Claim.VolumeMode = "block"
 	}
+	if err := o.validateWay(); err != nil {
+		return err
+	}
 	switch {
-	case o.Archive != "":
-		return cli.UsageErrorf("--archive-path needs CDI, which this command does not use; upload an image with " +
-			"--image-path")
-	case o.DataSource:
-		return cli.UsageErrorf("--datasource needs CDI, which this command does not use; leave it out")
-	case o.Cancel && o.Image != "":
+	case o.Cancel && (o.Image != "" || o.Archive != ""):
 		return cli.UsageErrorf("--cancel ends an upload and sends nothing; leave --image-path out")
 	case o.Cancel:
 		return nil
-	case o.Image == "":
+	case o.Image != "" && o.Archive != "":
+		return cli.UsageErrorf("--image-path and --archive-path exclude each other; remove one")
+	case o.Image == "" && o.Archive == "":
 		return cli.UsageErrorf("which image? Name its file with --image-path")
 	case o.NoCreate && o.Claim.Size != "":
 		return cli.UsageErrorf("--size is for a claim that is made; leave out --size or --no-create")
@@ -187,31 +234,93 @@ func Run(ctx context.Context, o *Options) error {
 		_, err := fmt.Fprintf(o.Factory.IO.Out, "upload to claim %s is being cancelled\n", t.Name)
 		return err
 	}
-	file, err := imagefile.Open(o.Image, o.Image, imageformat.Format(o.Format))
+	file, err := o.open()
 	if err != nil {
 		return err
 	}
 	defer file.Close()
-	create, err := o.create(ctx, c, t, file.Found)
+	if err := o.fits(file.Found); err != nil {
+		return err
+	}
+	proxy, err := o.way(ctx, c, t)
 	if err != nil {
 		return err
 	}
 	began := o.Factory.Now()
+	send := o.sendNative
+	if proxy != nil {
+		send = func(ctx context.Context, c *client.Client, t cli.Target, file *imagefile.File) (*upload.Report, error) {
+			return o.sendCDI(ctx, c, t, file, proxy)
+		}
+	}
+	report, err := send(ctx, c, t, file)
+	if err != nil {
+		return err
+	}
+	if o.DataSource {
+		if err := o.offer(ctx, c, t); err != nil {
+			return err
+		}
+	}
+	took := o.Factory.Now().Sub(began)
+	report.Seconds = took.Round(time.Millisecond).Seconds()
+	if o.Output.Given() {
+		return o.Output.Print(report, o.Factory.IO.Out)
+	}
+	what, has := "claim", "the disk of"
+	if o.Kind == kindVolume {
+		what = "DataVolume"
+	}
+	sent := fmt.Sprintf("%d bytes", report.Bytes)
+	if o.Archive != "" {
+		has = "the files of"
+	} else if report.Format != "" {
+		sent += " (" + report.Format + ")"
+	}
+	_, err = fmt.Fprintf(o.Factory.IO.Out, "%s %s has %s %s: %s were sent in %s\n", what, t.Name, has,
+		filepath.Base(o.path()), sent, took.Round(time.Second/10))
+	return err
+}
+
+// path is where the image or the archive is.
+func (o *Options) path() string { return cmp.Or(o.Image, o.Archive) }
+
+func (o *Options) open() (*imagefile.File, error) {
+	if o.Archive != "" {
+		return imagefile.OpenArchive(o.Archive)
+	}
+	return imagefile.Open(o.Image, o.Image, imageformat.Format(o.Format))
+}
+
+// fits refuses an image whose disk has no room on the claim that is made.
+func (o *Options) fits(found imageformat.Info) error {
+	if o.Claim.Size == "" {
+		return nil
+	}
+	if size := resource.MustParse(o.Claim.Size); found.VirtualSize > size.Value() {
+		return cli.UsageErrorf("--size: the image's disk has %d bytes, which do not fit into %s; give --size=%s "+
+			"or more", found.VirtualSize, o.Claim.Size, fitting(found.VirtualSize))
+	}
+	return nil
+}
+
+// sendNative sends the image through the API server.
+func (o *Options) sendNative(
+	ctx context.Context, c *client.Client, t cli.Target, file *imagefile.File,
+) (*upload.Report, error) {
+	create, err := o.create(ctx, c, t)
+	if err != nil {
+		return nil, err
+	}
 	cancel := fmt.Sprintf("; `%s image-upload pvc %s%s --cancel` ends it", o.Factory.Program, t.Name,
 		o.Factory.InNamespace(t.Namespace))
 	state, err := o.Send(ctx, o.Factory, c, filepath.Base(o.Image), cancel, upload.Options{
 		Namespace: t.Namespace, Claim: t.Name, Image: file.Image, Create: create, Labels: o.labels(),
 	})
 	if err != nil {
-		return err
+		return nil, err
 	}
-	took := o.Factory.Now().Sub(began)
-	if o.Output.Given() {
-		return o.Output.Print(upload.NewReport(t.Namespace, t.Name, state, took), o.Factory.IO.Out)
-	}
-	_, err = fmt.Fprintf(o.Factory.IO.Out, "claim %s has the disk of %s: %d bytes (%s) were sent in %s\n", t.Name,
-		filepath.Base(o.Image), state.Received, state.Format, took.Round(time.Second/10))
-	return err
+	return upload.NewReport(t.Namespace, t.Name, state, 0), nil
 }
 
 // notAsked says of a claim that no upload was asked for yet.
@@ -220,9 +329,7 @@ const notAsked = "no upload has made it: its disk, which may be a VM's, would be
 
 // create returns the claim that is to be made; nil when it must exist already. It fails when the claim is not there and
 // cannot be made, before anything is.
-func (o *Options) create(
-	ctx context.Context, c *client.Client, t cli.Target, found imageformat.Info,
-) (*upload.Claim, error) {
+func (o *Options) create(ctx context.Context, c *client.Client, t cli.Target) (*upload.Claim, error) {
 	if o.NoCreate || o.Claim.Size == "" {
 		there, err := c.ReadMetadata(ctx, "/api/v1/namespaces/"+t.Namespace+"/"+client.Claims+"/"+t.Name)
 		switch {
@@ -232,11 +339,6 @@ func (o *Options) create(
 			return nil, fmt.Errorf("claim %s/%s is there already, and %s", t.Namespace, t.Name, notAsked)
 		}
 		return nil, err
-	}
-	size := resource.MustParse(o.Claim.Size)
-	if found.VirtualSize > size.Value() {
-		return nil, cli.UsageErrorf("--size: the image's disk has %d bytes, which do not fit into %s; give --size=%s "+
-			"or more", found.VirtualSize, o.Claim.Size, fitting(found.VirtualSize))
 	}
 	said, err := o.There(ctx, o.Factory, c, t, func(there *corev1.PersistentVolumeClaim) string {
 		if uploads.AskedFor(there.Annotations) {
@@ -248,10 +350,13 @@ func (o *Options) create(
 		fmt.Fprintf(o.Factory.IO.ErrOut, "note: %s\n", said)
 	}
 	claim := o.Claim
-	claim.VolumeMode = strings.ToUpper(claim.VolumeMode[:1]) + claim.VolumeMode[1:]
+	claim.VolumeMode = mode(claim.VolumeMode)
 	claim.Annotations = map[string]string{uploads.AnnotationMade: uploads.MadeFor}
 	return &claim, err
 }
+
+// mode returns a volume mode as the API spells it.
+func mode(flag string) string { return strings.ToUpper(flag[:1]) + flag[1:] }
 
 // fitting returns the size of a claim with a file system on which a disk fits, in MiB.
 func fitting(disk int64) string { return fmt.Sprintf("%dMi", uploads.Room(disk)>>20) }

@@ -135,14 +135,22 @@ func image(t *testing.T, name string, size int) string {
 func TestUsage(t *testing.T) {
 	disk, empty := image(t, "disk.raw", 1<<20), image(t, "empty.raw", 0)
 	for args, want := range map[string]string{
-		"dv disk --image-path=a": "a DataVolume is CDI's, which this command does not use; " +
-			"`virtctl image-upload pvc disk` needs no CDI",
-		"vm disk --image-path=a": `"vm": an image is uploaded to a claim; write pvc NAME`,
+		"vm disk --image-path=a": `"vm": an image is uploaded to a claim or a DataVolume; write pvc NAME or dv NAME`,
 		"pvc disk":               "which image? Name its file with --image-path",
-		"pvc disk --archive-path=a.tar": "--archive-path needs CDI, which this command does not use; " +
-			"upload an image with --image-path",
-		"pvc disk --image-path=a --datasource": "--datasource needs CDI, which this command does not use; leave it out",
-		"pvc disk --image-path=a --cancel":     "--cancel ends an upload and sends nothing; leave --image-path out",
+		"dv disk":                "which image? Name its file with --image-path",
+		"":                       "image-upload needs pvc or dv, and a name, got 0 of 2 arguments",
+		"pvc --pvc-name=disk":    "image-upload takes no arguments, got",
+		"pvc disk --image-path=a --archive-path=b": "--image-path and --archive-path exclude each other; remove one",
+		"dv disk --image-path=a --via=native": "a DataVolume needs CDI, through which --via=native does not go; " +
+			"leave --via out",
+		"pvc disk --archive-path=a --via=native": "--archive-path needs CDI, through which --via=native does not go; " +
+			"leave --via out",
+		"pvc disk --image-path=a --via=proxy": `--via: "proxy" is not one of auto, cdi, native`,
+		"pvc disk --image-path=a --via=cdi --format=raw": "--format is for an upload through the API server; CDI " +
+			"finds it out; leave --format out",
+		"dv disk --cancel": "--cancel ends an upload through the API server; one through CDI ends with its " +
+			"command",
+		"pvc disk --image-path=a --cancel": "--cancel ends an upload and sends nothing; leave --image-path out",
 		"pvc disk --image-path=a --no-create --size=1Gi": "--size is for a claim that is made; leave out " +
 			"--size or --no-create",
 		"pvc disk --image-path=a --volume-mode=char": `--volume-mode: "char" is not one of filesystem, block`,
@@ -348,7 +356,7 @@ func TestComplete(t *testing.T) {
 		t.Fatal(err)
 	}
 	cmd.SetContext(t.Context())
-	for n, want := range map[int][]string{0: {"pvc"}, 2: nil} {
+	for n, want := range map[int][]string{0: {"pvc", "dv"}, 2: nil} {
 		if got, _ := cmd.ValidArgsFunction(cmd, make([]string, n), ""); !slices.Equal(got, want) {
 			t.Errorf("argument %d: %q", n, got)
 		}

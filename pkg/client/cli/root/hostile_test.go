@@ -70,12 +70,15 @@ var commandLines = map[string][]string{
 	"resize":            {"volume resize demo disk 20Gi --dry-run", "volume resize demo disk 20Gi"},
 	"get":               {"memory-dump get demo --claim-name disk"},
 	"remove":            {"memory-dump remove demo"},
-	"image-upload":      {"image-upload pvc disk --image-path FILE --wait-secs 1", "image-upload pvc disk --cancel"},
-	"guestfs":           {"guestfs disk --timeout 10ms", "guestfs disk --image x --vm demo --timeout 10ms -- true"},
-	"image":             {"image list", "image list -A", "image show debian"},
-	"pull":              {"image pull debian/13 --arch s390x"}, // nothing is downloaded
-	"import":            {"image import FILE golden/1 --size 1Gi --wait-secs 1", "import FILE"},
-	"export":            {"export demo DIR/demo.tar --readiness-timeout 10ms", "export snapshot/snap DIR/snap.tar"},
+	"image-upload": {
+		"image-upload pvc disk --image-path FILE --wait-secs 1", "image-upload pvc disk --cancel",
+		"image-upload pvc disk --image-path FILE --wait-secs 1 --via=native",
+	},
+	"guestfs": {"guestfs disk --timeout 10ms", "guestfs disk --image x --vm demo --timeout 10ms -- true"},
+	"image":   {"image list", "image list -A", "image show debian"},
+	"pull":    {"image pull debian/13 --arch s390x"}, // nothing is downloaded
+	"import":  {"image import FILE golden/1 --size 1Gi --wait-secs 1", "import FILE"},
+	"export":  {"export demo DIR/demo.tar --readiness-timeout 10ms", "export snapshot/snap DIR/snap.tar"},
 	"add": {
 		"image add golden/1 --size 1Gi --url https://example.com/x --checksums https://example.com/y",
 	},
