@@ -60,7 +60,7 @@ e2e() {
 	out=$(mktemp -d)
 	packages_with e2e | grep -vx ./tests/e2e | xargs go test -tags e2e -count=1 -p 1 -timeout 60m -v >"$out/beside" 2>&1 &
 	others=$!
-	go test -tags e2e -count=1 -timeout 60m -v ./tests/e2e | tee "$out/first" || first=1
+	go test -tags e2e -count=1 -timeout 70m -v ./tests/e2e | tee "$out/first" || first=1
 	wait "$others" || beside=1
 	cat "$out/beside"
 	[ "$first$beside" = 00 ] || failed "$out/first" "$out/beside"
