@@ -1,6 +1,7 @@
 package virtapi
 
 import (
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -20,6 +21,10 @@ import (
 
 // callersLife is the time for which a directory's list of callers is cached.
 const callersLife = 5 * time.Second
+
+// authoritiesWait is how long a call waits for the cluster's authorities, which a virt-api that has just begun does not
+// know yet: the API server calls it by then, for its pod was ready before it began again.
+const authoritiesWait = 5 * time.Second
 
 // webhookClients is the ConfigMap that an administrator makes; virt-api has it mounted.
 const webhookClients = "kubevirt-webhook-clients"
@@ -48,11 +53,11 @@ func newCallers(dir string) *callers {
 }
 
 // check refuses who may not call. identified is that the caller has shown who it is; without names it is false for all.
-func (c *callers) check(state *tls.ConnectionState) (identified bool, _ error) {
+func (c *callers) check(ctx context.Context, state *tls.ConnectionState) (identified bool, _ error) {
 	if c == nil || c.dir == "" {
 		return false, nil
 	}
-	names, options, err := c.read()
+	names, options, err := c.read(ctx)
 	switch {
 	case err != nil:
 		return false, err
@@ -85,13 +90,33 @@ func notCaller(why string) error {
 	}}
 }
 
-// read returns what the directory says, as it was within the last few seconds.
-func (c *callers) read() ([]string, x509.VerifyOptions, error) {
+// read returns what the directory says, as it was within the last few seconds. It waits while the cluster's authorities
+// are not known.
+func (c *callers) read(ctx context.Context) ([]string, x509.VerifyOptions, error) {
+	ctx, cancel := context.WithTimeout(ctx, authoritiesWait)
+	defer cancel()
+	for {
+		names, options, err := c.recent()
+		if !apierrors.IsServiceUnavailable(err) {
+			return names, options, err
+		}
+		select {
+		case <-time.After(authoritiesWait / 50):
+		case <-ctx.Done():
+			return names, options, err
+		}
+	}
+}
+
+// recent is read without a wait. That the authorities are not known is not kept.
+func (c *callers) recent() ([]string, x509.VerifyOptions, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if now := c.now(); !now.Before(c.until) {
 		c.names, c.options, c.err = c.load()
-		c.until = now.Add(callersLife)
+		if !apierrors.IsServiceUnavailable(c.err) {
+			c.until = now.Add(callersLife)
+		}
 	}
 	return c.names, c.options, c.err
 }

@@ -66,7 +66,7 @@ func (h *webhooks) serve(w http.ResponseWriter, r *http.Request, handler http.Ha
 			refuseCall(w, apierrors.NewInternalError(errors.New("the webhook failed; see virt-api's log")))
 		}
 	}()
-	identified, err := h.callers.check(r.TLS)
+	identified, err := h.callers.check(r.Context(), r.TLS)
 	if err != nil {
 		hangUp(w)
 		refuseCall(w, err)

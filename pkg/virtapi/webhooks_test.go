@@ -20,6 +20,7 @@ import (
 	"time"
 
 	admissionv1 "k8s.io/api/admission/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/server/options"
@@ -354,14 +355,14 @@ func TestWebhookClients(t *testing.T) {
 	t.Run("no names are no open door", func(t *testing.T) {
 		c := newCallers(dir)
 		write("names", " \n")
-		if _, err := c.check(nil); err == nil {
+		if _, err := c.check(t.Context(), nil); err == nil {
 			t.Error("anybody may call")
 		}
 		if err := os.Remove(filepath.Join(dir, "names")); err != nil {
 			t.Fatal(err)
 		}
 		c.until = time.Time{}
-		if identified, err := c.check(nil); err != nil || identified {
+		if identified, err := c.check(t.Context(), nil); err != nil || identified {
 			t.Errorf("without a list: %v, %v", identified, err)
 		}
 	})
@@ -427,3 +428,27 @@ type address string
 
 func (address) Network() string  { return "tcp" }
 func (a address) String() string { return string(a) }
+
+// A virt-api that has just begun does not know the cluster's authorities yet: a call waits for them, and that they were
+// not known is not remembered.
+func TestAuthoritiesComeLater(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "names"), []byte("apiserver"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c := newCallers(dir)
+	asked := 0
+	c.cluster = func() (x509.VerifyOptions, bool) {
+		asked++
+		return x509.VerifyOptions{}, asked > 2
+	}
+	if _, err := c.check(t.Context(), nil); !apierrors.IsUnauthorized(err) {
+		t.Errorf("%v; want that a certificate is missing, after %d questions", err, asked)
+	}
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	c = newCallers(dir)
+	if _, err := c.check(gone, nil); !apierrors.IsServiceUnavailable(err) {
+		t.Errorf("whoever waits no longer: %v", err)
+	}
+}

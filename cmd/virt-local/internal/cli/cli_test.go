@@ -82,7 +82,7 @@ func TestDecide(t *testing.T) {
 func TestPatienceWithNodes(t *testing.T) {
 	for factor, want := range map[string]time.Duration{"": 0, "1": 0, "10": 500 * time.Second} {
 		t.Setenv(waits.Variable, factor)
-		o := upOptions{which: &which{name: "test"}, nodes: 2, kubeconfig: "/k"}
+		o := upOptions{which: &which{name: "test"}, nodes: 2, kubeconfig: "/k", ipv6: able}
 		in, _, err := decide(o, t.TempDir(), time.Now())
 		if err != nil || in.NodeMonitorGrace != want {
 			t.Errorf("%s=%s: a silent node stays Ready for %v, %v; want %v", waits.Variable, factor,
