@@ -38,7 +38,7 @@ END
 cat >/www/cgi-bin/datagrams <<'END'
 #!/bin/sh
 printf 'Content-Type: text/plain\r\n\r\n'
-awk '/^Udp: [0-9]/ {n += $3} /^Udp6InDatagrams/ {n += $2} END {print n}' /proc/net/snmp /proc/net/snmp6
+awk '/^Udp: [0-9]/ {n += $3} /^Udp6NoPorts/ {n += $2} END {print n}' /proc/net/snmp /proc/net/snmp6
 END
 cat >/usr/bin/summing <<'END'
 #!/bin/sh
