@@ -161,7 +161,10 @@ func (u *uploading) prepare(ctx context.Context) error {
 	case dv != nil && (dv.Spec.Source == nil || dv.Spec.Source.Upload == nil):
 		return errors.New("it is not filled by an upload; choose another name")
 	}
-	return u.check(ctx, claim, dv)
+	if err := u.check(ctx, claim, dv); err != nil {
+		return err
+	}
+	return u.amend(ctx, claim, dv)
 }
 
 // errHasImage is a target that was uploaded to before.
@@ -203,14 +206,43 @@ func (u *uploading) check(ctx context.Context, claim *corev1.PersistentVolumeCla
 	if err := u.unused(ctx); err != nil {
 		return err
 	}
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": u.annotations()}})
-	if err != nil {
-		return err
-	}
-	if _, err := u.api.MergeObject(ctx, "/api/v1", u.Namespace, client.Claims, u.Name, "", patch, false); err != nil {
+	if err := u.annotate(ctx, "/api/v1", client.Claims, u.annotations()); err != nil {
 		return fmt.Errorf("have CDI prepare it: %w", err)
 	}
 	return nil
+}
+
+// amend has what is there bound at once when that is asked for. CDI looks at the claim, and copies the annotation of a
+// DataVolume to the claim that it makes.
+func (u *uploading) amend(ctx context.Context, claim *corev1.PersistentVolumeClaim, dv *cdiv1.DataVolume) error {
+	if !u.ForceBind || claim != nil && claim.Status.Phase == corev1.ClaimBound {
+		return nil
+	}
+	if claim != nil && !claims.BindsAtOnce(claim) {
+		if err := u.annotate(ctx, "/api/v1", client.Claims, map[string]any{claims.BindAtOnce: ""}); err != nil {
+			return fmt.Errorf("have its claim bound: %w", err)
+		}
+	}
+	if dv == nil {
+		return nil
+	}
+	if _, asked := dv.Annotations[claims.BindAtOnce]; asked {
+		return nil
+	}
+	if err := u.annotate(ctx, Group, DataVolumes, map[string]any{claims.BindAtOnce: ""}); err != nil {
+		return fmt.Errorf("have it bound: %w", err)
+	}
+	return nil
+}
+
+// annotate gives the claim or the DataVolume annotations.
+func (u *uploading) annotate(ctx context.Context, group, resource string, annotations map[string]any) error {
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": annotations}})
+	if err != nil {
+		return err
+	}
+	_, err = u.api.MergeObject(ctx, group, u.Namespace, resource, u.Name, "", patch, false)
+	return err
 }
 
 // unused refuses a claim that a pod uses: its disk would change below a guest. Pods that may not be listed are left to
@@ -236,11 +268,7 @@ func (u *uploading) unused(ctx context.Context) error {
 
 // annotations returns those of a claim to which an image is to be uploaded.
 func (u *uploading) annotations() map[string]any {
-	out := map[string]any{annotationTarget: "", annotationContentType: u.contentType()}
-	if u.ForceBind {
-		out[claims.BindAtOnce] = ""
-	}
-	return out
+	return map[string]any{annotationTarget: "", annotationContentType: u.contentType()}
 }
 
 func (u *uploading) contentType() string {
@@ -270,17 +298,20 @@ func (u *uploading) make(ctx context.Context) error {
 	object := map[string]any{
 		"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": metadata, "spec": storage,
 	}
-	metadata["annotations"] = u.annotations()
+	annotations := u.annotations()
 	if u.DataVolume {
 		group, resource = Group, DataVolumes
-		delete(metadata, "annotations")
-		if u.ForceBind {
-			metadata["annotations"] = map[string]any{claims.BindAtOnce: ""}
-		}
+		annotations = map[string]any{}
 		object["apiVersion"], object["kind"] = cdiv1.SchemeGroupVersion.String(), "DataVolume"
 		object["spec"] = map[string]any{
 			"source": map[string]any{"upload": map[string]any{}}, "contentType": u.contentType(), "storage": storage,
 		}
+	}
+	if u.ForceBind {
+		annotations[claims.BindAtOnce] = ""
+	}
+	if len(annotations) > 0 {
+		metadata["annotations"] = annotations
 	}
 	_, err := u.api.CreateObject(ctx, group, u.Namespace, resource, &unstructured.Unstructured{Object: object}, false)
 	if err != nil {

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/virtkit/virtkit/pkg/client/action"
+	"github.com/virtkit/virtkit/pkg/vm/claims"
 )
 
 // claimOf is a claim as the API server has it.
@@ -40,12 +41,20 @@ func TestThere(t *testing.T) {
 			}}},
 		}}}
 	}
-	const pods = "/api/v1/namespaces/ns/pods"
+	const (
+		pods  = "/api/v1/namespaces/ns/pods"
+		bound = ` {"metadata":{"annotations":{"cdi.kubevirt.io/storage.bind.immediate.requested":""}}}`
+	)
+	pending := func(annotations map[string]any) map[string]any {
+		claim := claimOf(annotations)
+		claim["status"] = map[string]any{"phase": "Pending"}
+		return claim
+	}
 	for name, test := range map[string]struct {
 		objects map[string]map[string]any
 		change  func(*Options)
 		err     string
-		changed string
+		changed string // lines
 	}{
 		"a claim for an upload": {objects: map[string]map[string]any{claimPath: claimOf(target)}},
 		"a claim of somebody's": {
@@ -117,6 +126,31 @@ func TestThere(t *testing.T) {
 			objects: map[string]map[string]any{volumePath: volumeOf("WaitForFirstConsumer", nil)},
 			change:  func(o *Options) { o.DataVolume = true }, err: "add --force-bind",
 		},
+		"a claim that is to be bound now": {
+			objects: map[string]map[string]any{claimPath: pending(target)},
+			change:  func(o *Options) { o.ForceBind = true }, changed: claimPath + bound,
+		},
+		"a claim that is bound": {
+			objects: map[string]map[string]any{claimPath: {
+				"metadata": claimOf(target)["metadata"], "status": map[string]any{"phase": "Bound"},
+			}},
+			change: func(o *Options) { o.ForceBind = true },
+		},
+		"a DataVolume that is to be bound now": {
+			objects: map[string]map[string]any{
+				volumePath: volumeOf("UploadReady", nil), // as if CDI were quick
+				claimPath:  pending(map[string]any{}),
+			},
+			change:  func(o *Options) { o.DataVolume, o.ForceBind = true, true },
+			changed: claimPath + bound + "\n" + volumePath + bound,
+		},
+		"a DataVolume that was to be bound at once": {
+			objects: map[string]map[string]any{
+				volumePath: volumeOf("UploadReady", map[string]any{claims.BindAtOnce: ""}),
+				claimPath:  pending(map[string]any{claims.BindAtOnce: ""}),
+			},
+			change: func(o *Options) { o.DataVolume, o.ForceBind = true, true },
+		},
 		"a DataVolume that has failed": {
 			objects: map[string]map[string]any{volumePath: volumeOf("Failed", nil)},
 			change:  func(o *Options) { o.DataVolume = true }, err: "CDI could not fill it",
@@ -132,8 +166,7 @@ func TestThere(t *testing.T) {
 				test.err != "" && (err == nil || !strings.Contains(err.Error(), test.err) || w.tokens > 0) {
 				t.Errorf("%v, %d bytes", err, len(w.got))
 			}
-			if len(w.made) > 0 || test.changed == "" && len(w.changed) > 0 ||
-				test.changed != "" && (len(w.changed) != 1 || w.changed[0] != test.changed) {
+			if len(w.made) > 0 || strings.Join(w.changed, "\n") != test.changed {
 				t.Errorf("made %q, changed %q", w.made, w.changed)
 			}
 		})
