@@ -135,6 +135,9 @@ func (u *uploading) attempt(ctx context.Context) error {
 	default: // an old CDI
 		target = u.Proxy.base.JoinPath(pathSync)
 	}
+	if claim, _, err := u.read(ctx); err == nil {
+		u.note(claim) // what became of an earlier try says nothing of this one
+	}
 	image := &body{of: io.NewSectionReader(u.Image, 0, u.Size), size: u.Size, show: u.Show}
 	defer image.Close()
 	answer, err := u.ask(ctx, http.MethodPost, target, token, image)

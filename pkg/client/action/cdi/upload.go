@@ -73,7 +73,7 @@ type uploading struct {
 	Options
 	api   API
 	stage Stage
-	// restarts is how often CDI's pod had begun anew before the image was sent.
+	// restarts is how often CDI's pod had begun anew before the image was sent the last time.
 	restarts string
 	// reached says that the proxy has answered; whole that every byte was sent at least once.
 	reached, whole bool

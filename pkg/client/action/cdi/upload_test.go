@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -206,6 +207,32 @@ func TestAnswerLost(t *testing.T) {
 		panic(http.ErrAbortHandler)
 	}
 	if stage, err := w.upload(nil); err != nil || stage != Done || posts != 1 {
+		t.Errorf("%v, %v, %d times", stage, err, posts)
+	}
+}
+
+// A pod of CDI's that began anew while it was sent the image may have it the next time.
+func TestPodLost(t *testing.T) {
+	w := newWorld(t)
+	posts := 0
+	w.answer = func(_ int, _ http.ResponseWriter, r *http.Request) bool {
+		if r.Method != http.MethodPost {
+			return false
+		}
+		if posts++; posts > 1 {
+			return false
+		}
+		w.annotate(annotationPodRestarts, "1")
+		panic(http.ErrAbortHandler)
+	}
+	var looks atomic.Int32
+	w.settle = func() { looks.Store(1) }
+	w.looked = func() {
+		if looks.Load() > 0 && looks.Add(1) > 3 { // it is written after a while
+			w.annotate(annotationPodPhase, succeeded)
+		}
+	}
+	if stage, err := w.upload(nil); err != nil || stage != Done || posts != 2 {
 		t.Errorf("%v, %v, %d times", stage, err, posts)
 	}
 }
