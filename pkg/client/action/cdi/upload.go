@@ -10,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 
@@ -17,6 +18,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/client/action/client"
 	"github.com/virtkit/virtkit/pkg/client/action/upload"
 	"github.com/virtkit/virtkit/pkg/vm/claims"
+	"github.com/virtkit/virtkit/pkg/vm/uploads"
 )
 
 // Options of an upload.
@@ -60,6 +62,8 @@ type Stage int
 const (
 	// Nothing was made.
 	Nothing Stage = iota
+	// Asked is a claim that was there, for which CDI was asked to prepare an upload.
+	Asked
 	// Made is a DataVolume or claim that was made for the image and has it not.
 	Made
 	// Sent is an image that CDI has, and writes.
@@ -191,24 +195,30 @@ func (u *uploading) check(ctx context.Context, claim *corev1.PersistentVolumeCla
 	if claim == nil {
 		return nil // CDI makes it
 	}
-	_, meant := claim.Annotations[annotationTarget]
+	_, meant := claim.Annotations[AnnotationTarget]
 	switch {
 	case claim.Annotations[annotationPodPhase] == succeeded:
 		return errHasImage
 	case u.Archive && meant && claim.Annotations[annotationContentType] != string(cdiv1.DataVolumeArchive):
 		return errors.New("it is for an image, and takes no archive; choose another name")
-	case meant || u.DataVolume:
+	case u.DataVolume:
 		return nil
-	case !u.Replace:
+	case uploads.RequestOf(claim.Annotations) != nil:
+		return errors.New("an image is being uploaded to it through the API server; wait, or end that with --cancel")
+	case uploads.StateOf(claim.Annotations) != nil && !u.Replace:
+		return errors.New("an image was uploaded to it through the API server, and its disk would be replaced; choose " +
+			"another name, or give --no-create to say that you mean it")
+	case !meant && !u.Replace:
 		return errors.New("it is there already, and was not made for an upload: its disk, which may be a VM's, would " +
 			"be replaced; choose another name, or give --no-create to say that you mean it")
 	}
-	if err := u.unused(ctx); err != nil {
+	if err := u.unused(ctx, claim); err != nil || meant {
 		return err
 	}
 	if err := u.annotate(ctx, "/api/v1", client.Claims, u.annotations()); err != nil {
 		return fmt.Errorf("have CDI prepare it: %w", err)
 	}
+	u.stage = Asked
 	return nil
 }
 
@@ -245,9 +255,9 @@ func (u *uploading) annotate(ctx context.Context, group, resource string, annota
 	return err
 }
 
-// unused refuses a claim that a pod uses: its disk would change below a guest. Pods that may not be listed are left to
-// CDI.
-func (u *uploading) unused(ctx context.Context) error {
+// unused refuses a claim that a pod uses, other than CDI's: its disk would change below a guest. Pods that may not be
+// listed are left to CDI, which looks at them when it makes its own.
+func (u *uploading) unused(ctx context.Context, claim *corev1.PersistentVolumeClaim) error {
 	var pods corev1.PodList
 	err := u.api.Read(ctx, "/api/v1/namespaces/"+u.Namespace+"/pods", nil, &pods)
 	if apierrors.IsForbidden(err) {
@@ -258,7 +268,7 @@ func (u *uploading) unused(ctx context.Context) error {
 	}
 	for i := range pods.Items {
 		pod := &pods.Items[i]
-		if claims.UsedBy(pod, u.Name) && pod.Status.Phase != corev1.PodSucceeded &&
+		if claims.UsedBy(pod, u.Name) && !metav1.IsControlledBy(pod, claim) && pod.Status.Phase != corev1.PodSucceeded &&
 			pod.Status.Phase != corev1.PodFailed {
 			return fmt.Errorf("pod %s uses it; stop the VM or delete the pod first", pod.Name)
 		}
@@ -268,7 +278,7 @@ func (u *uploading) unused(ctx context.Context) error {
 
 // annotations returns those of a claim to which an image is to be uploaded.
 func (u *uploading) annotations() map[string]any {
-	return map[string]any{annotationTarget: "", annotationContentType: u.contentType()}
+	return map[string]any{AnnotationTarget: "", annotationContentType: u.contentType()}
 }
 
 func (u *uploading) contentType() string {

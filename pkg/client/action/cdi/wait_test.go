@@ -2,6 +2,7 @@ package cdi
 
 import (
 	"errors"
+	"maps"
 	"strings"
 	"testing"
 	"time"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/virtkit/virtkit/pkg/client/action"
 	"github.com/virtkit/virtkit/pkg/vm/claims"
+	"github.com/virtkit/virtkit/pkg/vm/uploads"
 )
 
 // claimOf is a claim as the API server has it.
@@ -31,7 +33,7 @@ func volumeOf(phase string, annotations map[string]any) map[string]any {
 
 // TestThere has what comes of a target that is there: the image, or why not.
 func TestThere(t *testing.T) {
-	target := map[string]any{annotationTarget: "", annotationPodReady: "true", annotationContentType: "kubevirt"}
+	target := map[string]any{AnnotationTarget: "", annotationPodReady: "true", annotationContentType: "kubevirt"}
 	plain := claimOf(map[string]any{annotationPodReady: "true"}) // as if CDI were quick
 	pod := func(phase string) map[string]any {
 		return map[string]any{"items": []any{map[string]any{
@@ -41,6 +43,12 @@ func TestThere(t *testing.T) {
 			}}},
 		}}}
 	}
+	own := pod("Running")
+	own["items"].([]any)[0].(map[string]any)["metadata"] = map[string]any{
+		"name": "cdi-upload-disk", "ownerReferences": []any{map[string]any{"uid": "u", "controller": true}},
+	}
+	native := maps.Clone(target)
+	native[uploads.AnnotationState] = uploads.Encode(uploads.State{Phase: uploads.Succeeded})
 	const (
 		pods  = "/api/v1/namespaces/ns/pods"
 		bound = ` {"metadata":{"annotations":{"cdi.kubevirt.io/storage.bind.immediate.requested":""}}}`
@@ -72,9 +80,31 @@ func TestThere(t *testing.T) {
 			change:  func(o *Options) { o.Replace, o.Create = true, nil },
 			err:     "pod virt-launcher-web uses it; stop the VM or delete the pod first",
 		},
+		"a claim for an upload, of a running VM": {
+			objects: map[string]map[string]any{claimPath: claimOf(target), pods: pod("Running")},
+			err:     "pod virt-launcher-web uses it; stop the VM or delete the pod first",
+		},
+		"a claim for an upload, with CDI's pod": {
+			objects: map[string]map[string]any{claimPath: claimOf(target), pods: own},
+		},
+		"a claim that is being uploaded to through the API server": {
+			objects: map[string]map[string]any{claimPath: claimOf(map[string]any{
+				uploads.AnnotationRequest: uploads.Encode(uploads.Request{ID: "0123456789abcdef", Size: 1}),
+			})},
+			change: func(o *Options) { o.Replace, o.Create = true, nil },
+			err:    "an image is being uploaded to it through the API server; wait, or end that with --cancel",
+		},
+		"a claim with an image through the API server": {
+			objects: map[string]map[string]any{claimPath: claimOf(native)},
+			err:     "an image was uploaded to it through the API server, and its disk would be replaced",
+		},
+		"a claim with an image through the API server, that is given": {
+			objects: map[string]map[string]any{claimPath: claimOf(native)},
+			change:  func(o *Options) { o.Replace, o.Create = true, nil },
+		},
 		"a claim with an image": {
 			objects: map[string]map[string]any{
-				claimPath: claimOf(map[string]any{annotationTarget: "", annotationPodPhase: "Succeeded"}),
+				claimPath: claimOf(map[string]any{AnnotationTarget: "", annotationPodPhase: "Succeeded"}),
 			},
 			err: "it has an image already",
 		},
@@ -175,7 +205,7 @@ func TestThere(t *testing.T) {
 
 // TestNotReady has what is said when CDI's pod does not come.
 func TestNotReady(t *testing.T) {
-	pending := claimOf(map[string]any{annotationTarget: ""})
+	pending := claimOf(map[string]any{AnnotationTarget: ""})
 	pending["status"] = map[string]any{"phase": "Pending"}
 	warned := map[string]any{"items": []any{corev1.Event{
 		LastTimestamp: metav1.Unix(1, 0), Message: "the pool is full",
@@ -190,7 +220,7 @@ func TestNotReady(t *testing.T) {
 		"bound at once": {claim: pending, force: true, why: "CDI says nothing of it"},
 		"full":          {claim: pending, events: warned, why: "the pool is full"},
 		"no image of the pod": {
-			claim: claimOf(map[string]any{annotationTarget: "", annotationRunning: "ErrImagePull"}),
+			claim: claimOf(map[string]any{AnnotationTarget: "", annotationRunning: "ErrImagePull"}),
 			why:   "CDI says: ErrImagePull",
 		},
 	} {

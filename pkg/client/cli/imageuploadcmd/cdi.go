@@ -125,6 +125,9 @@ func (o *Options) sendCDI(
 	case err == nil:
 	case stage == cdi.Made:
 		note("%s was made for it and is left; the command uploads to it when it is repeated", o.target(t))
+	case stage == cdi.Asked:
+		note("CDI holds %s ready for an upload: repeat the command or, before a VM uses its disk, `kubectl annotate "+
+			"pvc %s -n %s %s-`", o.target(t), t.Name, t.Namespace, cdi.AnnotationTarget)
 	case stage == cdi.Sent:
 		o.Factory.IO.Interrupted(err, "CDI has the image, and goes on writing it to %s", o.target(t))
 	}

@@ -12,6 +12,7 @@ import (
 	"sync"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/virtkit/virtkit/pkg/client/cli"
@@ -223,18 +224,30 @@ func TestDataVolume(t *testing.T) {
 	}
 }
 
-// What was made and has no image is named, so that it is no riddle later.
+// A claim for which no image has come is named, so that it is no riddle later.
 func TestLeft(t *testing.T) {
-	c := newCDI(t)
-	c.Put(uploadGroup+ofTeam+"uploadtokenrequests", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "application/json")
-		w.WriteHeader(http.StatusForbidden)
-		_, _ = io.WriteString(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden",`+
-			`"message":"no","code":403}`)
-	}))
-	_, said, err := c.run("pvc", "disk", "--size=1Gi", "--image-path", image(t, "disk.raw", 1<<20))
-	if cli.ExitCode(err) != cli.ExitNotAllowed || said != "note: claim team-a/disk was made for it and is left; the "+
-		"command uploads to it when it is repeated\n" {
-		t.Errorf("%v, said %q", err, said)
+	for args, want := range map[string]string{
+		"--size=1Gi": "note: claim team-a/disk was made for it and is left; the command uploads to it when it is repeated",
+		"--no-create": "note: CDI holds claim team-a/disk ready for an upload: repeat the command or, before a VM uses its " +
+			"disk, `kubectl annotate pvc disk -n team-a cdi.kubevirt.io/storage.upload.target-`",
+	} {
+		c := newCDI(t)
+		c.Put("/api/v1/namespaces/team-a/pods", &corev1.PodList{})
+		if args == "--no-create" {
+			c.Put(claimPath, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { // also of a patch
+				w.Header().Set("Content-Type", "application/json")
+				c.check(json.NewEncoder(w).Encode(c.claim(map[string]string{"cdi.kubevirt.io/storage.pod.ready": "true"})))
+			}))
+		}
+		c.Put(uploadGroup+ofTeam+"uploadtokenrequests", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			w.WriteHeader(http.StatusForbidden)
+			_, _ = io.WriteString(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden",`+
+				`"message":"no","code":403}`)
+		}))
+		_, said, err := c.run("pvc", "disk", args, "--image-path", image(t, "disk.raw", 1<<20))
+		if cli.ExitCode(err) != cli.ExitNotAllowed || said != want+"\n" {
+			t.Errorf("%s: %v, said %q", args, err, said)
+		}
 	}
 }
