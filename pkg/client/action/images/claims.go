@@ -191,29 +191,6 @@ func Remove(ctx context.Context, d Deleter, namespace, claim string, uid types.U
 	return nil
 }
 
-// Unneeded returns an error while claims are to be copies of the image on a claim and have no volume yet: a class that
-// waits for a first consumer makes it when the VM starts, of what the image's claim has then.
-func Unneeded(ctx context.Context, r Reader, namespace, claim string) error {
-	var list corev1.PersistentVolumeClaimList
-	if err := r.Read(ctx, "/api/v1/namespaces/"+namespace+"/"+client.Claims, nil, &list); err != nil {
-		return fmt.Errorf("list claims: %w", err)
-	}
-	var out []string
-	for i := range list.Items {
-		from := list.Items[i].Spec.DataSource
-		if from != nil && from.Kind == "PersistentVolumeClaim" && from.Name == claim &&
-			list.Items[i].Status.Phase == corev1.ClaimPending && list.Items[i].DeletionTimestamp == nil {
-			out = append(out, list.Items[i].Name)
-		}
-	}
-	if len(out) == 0 {
-		return nil
-	}
-	slices.Sort(out)
-	return fmt.Errorf("the image on claim %s/%s is not deleted: copies of it have no volume yet and would get none: "+
-		"%s; start the VMs that have them first, or delete them", namespace, claim, strings.Join(out, ", "))
-}
-
 // Labels returns the labels of a claim with the image.
 func (i *Image) Labels() map[string]string {
 	out := map[string]string{uploads.LabelImage: i.Name, uploads.LabelImageVersion: i.Version}
