@@ -222,7 +222,7 @@ func (l *PulledList) FindAlias(ref string) (*Pulled, error) {
 }
 
 // Find returns the image of a reference: of NAME alone the one that was made last; a DataSource only where no claim has
-// one, and one without a disk only where there is no other.
+// one, and one without a disk only where there is no other, sooner one that is being pulled.
 func (l *PulledList) Find(ref string) (*Pulled, error) {
 	name, version, err := ParseRef(ref)
 	if err != nil {
@@ -248,7 +248,7 @@ func (l *PulledList) Find(ref string) (*Pulled, error) {
 // before reports whether p is meant rather than other.
 func (p *Pulled) before(other *Pulled) bool {
 	if lacks := p.lacks(); lacks != other.lacks() {
-		return !lacks
+		return lacks < other.lacks()
 	}
 	if alone := p.Claim == ""; alone != (other.Claim == "") {
 		return !alone
@@ -256,5 +256,20 @@ func (p *Pulled) before(other *Pulled) bool {
 	return other.CreationTimestamp.Before(&p.CreationTimestamp)
 }
 
-// lacks reports an image whose disk nobody brings.
-func (p *Pulled) lacks() bool { return p.Phase == PhaseIncomplete || p.Phase == PhaseNotReady }
+// lacks returns how far an image is from having a disk: 0 with one, 1 with one that comes.
+func (p *Pulled) lacks() int {
+	switch p.Phase {
+	case PhaseIncomplete, PhaseNotReady:
+		return 2
+	case PhasePulling:
+		return 1
+	}
+	return 0
+}
+
+// OnClaims returns the images of the list that are on claims.
+func (l *PulledList) OnClaims() *PulledList {
+	out := *l
+	out.Items = slices.DeleteFunc(slices.Clone(l.Items), func(p Pulled) bool { return p.Claim == "" })
+	return &out
+}
