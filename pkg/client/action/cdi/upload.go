@@ -79,8 +79,9 @@ type uploading struct {
 	stage Stage
 	// restarts is how often CDI's pod had begun anew before the image was sent the last time.
 	restarts string
-	// reached says that the proxy has answered; whole that every byte was sent at least once.
-	reached, whole bool
+	// reached says that the proxy has answered; whole that every byte was sent at least once; busy that CDI's pod, which
+	// was ready, did not begin to take the last try.
+	reached, whole, busy bool
 }
 
 // succeeded is the phase of CDI's pod when it has written an image.
