@@ -216,7 +216,9 @@ func (u *uploading) check(ctx context.Context, claim *corev1.PersistentVolumeCla
 	if err := u.unused(ctx, claim); err != nil || meant {
 		return err
 	}
-	if err := u.annotate(ctx, "/api/v1", client.Claims, u.annotations()); err != nil {
+	annotations := u.annotations()
+	annotations[annotationPodRestarts] = nil // of a pod that it had before: CDI counts no less than is there
+	if err := u.annotate(ctx, "/api/v1", client.Claims, annotations); err != nil {
 		return fmt.Errorf("have CDI prepare it: %w", err)
 	}
 	u.stage = Asked
