@@ -32,7 +32,7 @@ type Options struct {
 	Replace bool
 	// Archive is of a tar archive, whose files become the claim's.
 	Archive bool
-	// Labels are those of the DataVolume or claim that is made.
+	// Labels are given to the DataVolume or claim, also to one that is there.
 	Labels map[string]string
 	// ForceBind has a claim bound whose class would wait for a pod.
 	ForceBind bool
@@ -218,39 +218,51 @@ func (u *uploading) check(ctx context.Context, claim *corev1.PersistentVolumeCla
 	}
 	annotations := u.annotations()
 	annotations[annotationPodRestarts] = nil // of a pod that it had before: CDI counts no less than is there
-	if err := u.annotate(ctx, "/api/v1", client.Claims, annotations); err != nil {
+	if err := u.change(ctx, "/api/v1", client.Claims, map[string]any{"annotations": annotations}); err != nil {
 		return fmt.Errorf("have CDI prepare it: %w", err)
 	}
 	u.stage = Asked
 	return nil
 }
 
-// amend has what is there bound at once when that is asked for. CDI looks at the claim, and copies the annotation of a
-// DataVolume to the claim that it makes.
+// amend gives what is there what was asked for beside the image: labels, and to be bound at once. CDI looks at the claim,
+// and copies both of a DataVolume to the claim that it makes.
 func (u *uploading) amend(ctx context.Context, claim *corev1.PersistentVolumeClaim, dv *cdiv1.DataVolume) error {
-	if !u.ForceBind || claim != nil && claim.Status.Phase == corev1.ClaimBound {
-		return nil
-	}
-	if claim != nil && !claims.BindsAtOnce(claim) {
-		if err := u.annotate(ctx, "/api/v1", client.Claims, map[string]any{claims.BindAtOnce: ""}); err != nil {
-			return fmt.Errorf("have its claim bound: %w", err)
+	bind := u.ForceBind
+	if claim != nil {
+		bind = bind && claim.Status.Phase != corev1.ClaimBound
+		if err := u.give(ctx, "/api/v1", client.Claims, claim, bind); err != nil {
+			return fmt.Errorf("change its claim: %w", err)
 		}
 	}
-	if dv == nil {
-		return nil
-	}
-	if _, asked := dv.Annotations[claims.BindAtOnce]; asked {
-		return nil
-	}
-	if err := u.annotate(ctx, Group, DataVolumes, map[string]any{claims.BindAtOnce: ""}); err != nil {
-		return fmt.Errorf("have it bound: %w", err)
+	if dv != nil {
+		if err := u.give(ctx, Group, DataVolumes, dv, bind); err != nil {
+			return fmt.Errorf("change it: %w", err)
+		}
 	}
 	return nil
 }
 
-// annotate gives the claim or the DataVolume annotations.
-func (u *uploading) annotate(ctx context.Context, group, resource string, annotations map[string]any) error {
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": annotations}})
+// give gives the claim or the DataVolume what it lacks.
+func (u *uploading) give(ctx context.Context, group, resource string, there metav1.Object, bind bool) error {
+	metadata := map[string]any{}
+	if _, asked := there.GetAnnotations()[claims.BindAtOnce]; bind && !asked {
+		metadata["annotations"] = map[string]any{claims.BindAtOnce: ""}
+	}
+	for key, value := range u.Labels {
+		if there.GetLabels()[key] != value {
+			metadata["labels"] = values(u.Labels)
+		}
+	}
+	if len(metadata) == 0 {
+		return nil
+	}
+	return u.change(ctx, group, resource, metadata)
+}
+
+// change patches the metadata of the claim or the DataVolume.
+func (u *uploading) change(ctx context.Context, group, resource string, metadata map[string]any) error {
+	patch, err := json.Marshal(map[string]any{"metadata": metadata})
 	if err != nil {
 		return err
 	}

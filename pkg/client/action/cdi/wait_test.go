@@ -160,6 +160,17 @@ func TestThere(t *testing.T) {
 			objects: map[string]map[string]any{claimPath: pending(target)},
 			change:  func(o *Options) { o.ForceBind = true }, changed: claimPath + bound,
 		},
+		"a claim that gets labels": {
+			objects: map[string]map[string]any{claimPath: claimOf(target)},
+			change:  func(o *Options) { o.Labels = map[string]string{"a": "b"} },
+			changed: claimPath + ` {"metadata":{"labels":{"a":"b"}}}`,
+		},
+		"a claim that has them": {
+			objects: map[string]map[string]any{claimPath: {"metadata": map[string]any{
+				"annotations": target, "labels": map[string]any{"a": "b", "c": "d"},
+			}}},
+			change: func(o *Options) { o.Labels = map[string]string{"a": "b"} },
+		},
 		"a claim that is bound": {
 			objects: map[string]map[string]any{claimPath: {
 				"metadata": claimOf(target)["metadata"], "status": map[string]any{"phase": "Bound"},

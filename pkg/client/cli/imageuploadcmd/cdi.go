@@ -103,7 +103,7 @@ func (o *Options) begun(ctx context.Context, c *client.Client, t cli.Target) boo
 func (o *Options) sendCDI(
 	ctx context.Context, c *client.Client, t cli.Target, file *imagefile.File, proxy *cdi.Proxy,
 ) (*upload.Report, error) {
-	create, err := o.createCDI(ctx, c)
+	create, err := o.createCDI(ctx, c, t)
 	if err != nil {
 		return nil, err
 	}
@@ -149,7 +149,7 @@ func (o *Options) target(t cli.Target) string {
 
 // createCDI returns the claim that is to be made; nil when it, or its DataVolume, must be there. Of a DataVolume CDI
 // chooses what no flag has.
-func (o *Options) createCDI(ctx context.Context, c *client.Client) (*upload.Claim, error) {
+func (o *Options) createCDI(ctx context.Context, c *client.Client, t cli.Target) (*upload.Claim, error) {
 	if o.NoCreate || o.Claim.Size == "" {
 		if o.NoCreate && len(o.labels()) > 0 {
 			return nil, cli.UsageErrorf("--default-instancetype and --default-preference are for what is made; leave " +
@@ -170,7 +170,12 @@ func (o *Options) createCDI(ctx context.Context, c *client.Client) (*upload.Clai
 	if claim.AccessMode == string(corev1.ReadOnlyMany) {
 		return nil, cli.UsageErrorf("--access-mode: CDI cannot write to ReadOnlyMany; choose another")
 	}
-	return &claim, o.Factory.CheckStorageClass(ctx, c, claim.StorageClass)
+	// Whether one that is there can take the image is judged later.
+	said, err := o.There(ctx, o.Factory, c, t, func(*corev1.PersistentVolumeClaim) string { return "" })
+	if said != "" {
+		fmt.Fprintf(o.Factory.IO.ErrOut, "note: %s\n", said)
+	}
+	return &claim, err
 }
 
 // offer makes the DataSource of --datasource.

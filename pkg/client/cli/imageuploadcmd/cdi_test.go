@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/virtkit/virtkit/pkg/client/cli"
@@ -221,6 +222,25 @@ func TestDataVolume(t *testing.T) {
 		`{"source":{"pvc":{"name":"disk","namespace":"team-a"}}}}]`
 	if got, err := json.Marshal(c.sources); err != nil || string(got) != source {
 		t.Errorf("%v, offered %s", err, got)
+	}
+}
+
+// A claim that is there is taken as it is, and a note says how it differs.
+func TestThere(t *testing.T) {
+	c := newCDI(t)
+	c.Put("/api/v1/namespaces/team-a/pods", &corev1.PodList{})
+	c.Put(claimPath, &corev1.PersistentVolumeClaim{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: "disk", Annotations: map[string]string{
+			"cdi.kubevirt.io/storage.upload.target": "", "cdi.kubevirt.io/storage.pod.ready": "true",
+		}},
+		Spec: corev1.PersistentVolumeClaimSpec{Resources: corev1.VolumeResourceRequirements{
+			Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")},
+		}},
+	})
+	_, said, err := c.run("pvc", "disk", "--size=2Gi", "--image-path", image(t, "disk.raw", 1<<20))
+	if err != nil || len(c.sent) != 1<<20 || said != "note: claim team-a/disk is there already and is not made anew: "+
+		"it has 1Gi rather than 2Gi\n" {
+		t.Errorf("%v, %d bytes, said %q", err, len(c.sent), said)
 	}
 }
 
