@@ -16,6 +16,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/client/action/upload"
 	"github.com/virtkit/virtkit/pkg/client/cli"
 	"github.com/virtkit/virtkit/pkg/client/cli/imagefile"
+	"github.com/virtkit/virtkit/pkg/vm/imageformat"
 	"github.com/virtkit/virtkit/pkg/vm/uploads"
 )
 
@@ -50,8 +51,9 @@ func (o *Options) needs() string {
 }
 
 // way returns CDI's upload proxy if the image goes there, and nil if it goes through the API server: where the cluster
-// has not CDI's upload API, or CDI does not say where its proxy is, or an upload to the claim has begun so.
-func (o *Options) way(ctx context.Context, c *client.Client, t cli.Target) (*cdi.Proxy, error) {
+// has not CDI's upload API, or CDI does not say where its proxy is, or an upload to the claim has begun so, or it is
+// compressed with zstd.
+func (o *Options) way(ctx context.Context, c *client.Client, t cli.Target, file *imagefile.File) (*cdi.Proxy, error) {
 	if o.DataSource {
 		if served, err := cdi.Serves(ctx, c, cdi.Group, cdi.DataSources); err != nil {
 			return nil, err
@@ -59,7 +61,7 @@ func (o *Options) way(ctx context.Context, c *client.Client, t cli.Target) (*cdi
 			return nil, errors.New("--datasource needs CDI, which the cluster has not; leave it out")
 		}
 	}
-	if o.Via == viaNative || o.Via == viaAuto && o.Format != "" {
+	if o.Via == viaNative || o.Via == viaAuto && (o.Format != "" || o.needs() == "" && zstd(file)) {
 		return nil, nil
 	}
 	must := o.needs()
@@ -91,6 +93,14 @@ func (o *Options) way(ctx context.Context, c *client.Client, t cli.Target) (*cdi
 		return nil, nil
 	}
 	return proxy, err
+}
+
+// zstd reports an image that is compressed in a way that not every CDI knows, which then writes the compressed bytes as
+// the disk.
+func zstd(file *imagefile.File) bool {
+	var head [8]byte
+	n, _ := file.Image.ReadAt(head[:], 0) // what cannot be read is known when it is sent
+	return imageformat.CompressionOf(head[:n]) == imageformat.Zstd
 }
 
 // begun reports whether an upload through the API server was asked for to the claim.

@@ -117,6 +117,7 @@ func TestWay(t *testing.T) {
 	for name, test := range map[string]struct {
 		args    string
 		prepare func(*withCDI)
+		head    string // the image's first bytes
 		way     string
 		note    string
 	}{
@@ -126,6 +127,10 @@ func TestWay(t *testing.T) {
 		"as KubeVirt once had it":   {args: "--pvc-name=disk --pvc-size=1Gi", way: cdi},
 		"native":                    {args: "pvc disk --size=1Gi --via=native", way: native},
 		"a format that is said":     {args: "pvc disk --size=1Gi --format=raw", way: native},
+		"zstd":                      {args: "pvc disk --size=1Gi", head: "\x28\xb5\x2f\xfd", way: native},
+		"zstd, with CDI":            {args: "pvc disk --size=1Gi --via=cdi", head: "\x28\xb5\x2f\xfd", way: cdi},
+		"zstd, a DataVolume":        {args: "dv disk --size=1Gi", head: "\x28\xb5\x2f\xfd", way: cdi},
+		"xz":                        {args: "pvc disk --size=1Gi", head: "\xfd7zXZ\x00", way: cdi},
 		"a proxy that is said": {
 			args: "pvc disk --size=1Gi --insecure --uploadproxy-url=PROXY", way: cdi,
 			prepare: func(c *withCDI) { c.Put(config, map[string]any{}) },
@@ -150,7 +155,11 @@ func TestWay(t *testing.T) {
 				test.prepare(c)
 			}
 			args := strings.Fields(strings.ReplaceAll(test.args, "PROXY", c.proxy.URL))
-			args = append(args, "--image-path", image(t, "disk.raw", 1<<20), "-o", "jsonpath={.via} {.sha256}")
+			file := image(t, "disk.raw", 1<<20)
+			if err := os.WriteFile(file, append([]byte(test.head), make([]byte, 1<<20-len(test.head))...), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			args = append(args, "--image-path", file, "-o", "jsonpath={.via} {.sha256}")
 			out, said, err := c.run(args...)
 			want := "native ab"
 			if test.way == cdi {
