@@ -25,7 +25,8 @@ import (
 )
 
 // The tiny guest's disk is uploaded to a DataVolume by CDI's protocol, to a stand-in for CDI and its upload proxy, and
-// a VM boots from it; the first try is refused. The same command to a claim goes through the API server, since nobody says where the proxy is.
+// a VM boots from it; the first try is refused. The same command to a claim goes through the API server,
+// since nobody says where the proxy is.
 func TestImageUploadCDI(t *testing.T) {
 	t.Parallel()
 	c := theCluster

@@ -24,7 +24,9 @@ func TestOffer(t *testing.T) {
 	users := there("disk", nil, "u")
 	delete(users["metadata"].(map[string]any), "ownerReferences")
 	operators := there("disk", nil, "u")
-	operators["metadata"].(map[string]any)["ownerReferences"] = []any{map[string]any{"kind": "DataImportCron", "uid": "c"}}
+	operators["metadata"].(map[string]any)["ownerReferences"] = []any{
+		map[string]any{"kind": "DataImportCron", "uid": "c"},
+	}
 	const (
 		owner   = `"ownerReferences":[{"apiVersion":"v1","kind":"PersistentVolumeClaim","name":"disk","uid":"u"}]`
 		changed = sourcePath + ` {"metadata":{"labels":{"a":"b"},` + owner +

@@ -79,8 +79,8 @@ type uploading struct {
 	stage Stage
 	// restarts is how often CDI's pod had begun anew before the image was sent the last time.
 	restarts string
-	// reached says that the proxy has answered; whole that every byte was sent at least once; busy that CDI's pod, which
-	// was ready, did not begin to take the last try.
+	// reached says that the proxy has answered; whole that every byte was sent at least once; busy that CDI's pod,
+	// which was ready, did not begin to take the last try.
 	reached, whole, busy bool
 }
 
@@ -207,8 +207,8 @@ func (u *uploading) check(ctx context.Context, claim *corev1.PersistentVolumeCla
 	case uploads.RequestOf(claim.Annotations) != nil:
 		return errors.New("an image is being uploaded to it through the API server; wait, or end that with --cancel")
 	case uploads.StateOf(claim.Annotations) != nil && !u.Replace:
-		return errors.New("an image was uploaded to it through the API server, and its disk would be replaced; choose " +
-			"another name, or give --no-create to say that you mean it")
+		return errors.New("an image was uploaded to it through the API server, and its disk would be replaced; " +
+			"choose another name, or give --no-create to say that you mean it")
 	case !meant && !u.Replace:
 		return errors.New("it is there already, and was not made for an upload: its disk, which may be a VM's, would " +
 			"be replaced; choose another name, or give --no-create to say that you mean it")
@@ -225,8 +225,8 @@ func (u *uploading) check(ctx context.Context, claim *corev1.PersistentVolumeCla
 	return nil
 }
 
-// amend gives what is there what was asked for beside the image: labels, and to be bound at once. CDI looks at the claim,
-// and copies both of a DataVolume to the claim that it makes.
+// amend gives what is there what was asked for beside the image: labels, and to be bound at once. CDI looks at the
+// claim, and copies both of a DataVolume to the claim that it makes.
 func (u *uploading) amend(ctx context.Context, claim *corev1.PersistentVolumeClaim, dv *cdiv1.DataVolume) error {
 	bind := u.ForceBind
 	if claim != nil {
@@ -283,8 +283,8 @@ func (u *uploading) unused(ctx context.Context, claim *corev1.PersistentVolumeCl
 	}
 	for i := range pods.Items {
 		pod := &pods.Items[i]
-		if claims.UsedBy(pod, u.Name) && !metav1.IsControlledBy(pod, claim) && pod.Status.Phase != corev1.PodSucceeded &&
-			pod.Status.Phase != corev1.PodFailed {
+		if claims.UsedBy(pod, u.Name) && !metav1.IsControlledBy(pod, claim) &&
+			pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed {
 			return fmt.Errorf("pod %s uses it; stop the VM or delete the pod first", pod.Name)
 		}
 	}

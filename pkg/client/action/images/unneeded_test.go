@@ -58,10 +58,12 @@ func TestUnneeded(t *testing.T) {
 			sources: source,
 		}},
 		"of another DataSource": {have: lists{
-			volumes: volume("golden", `{"sourceRef":{"kind":"DataSource","name":"debian"}}`, "Pending"), sources: source,
+			volumes: volume("golden", `{"sourceRef":{"kind":"DataSource","name":"debian"}}`, "Pending"),
+			sources: source,
 		}},
 		"filled": {have: lists{
-			volumes: volume("team", `{"sourceRef":{"kind":"DataSource","name":"debian"}}`, "Succeeded"), sources: source,
+			volumes: volume("team", `{"sourceRef":{"kind":"DataSource","name":"debian"}}`, "Succeeded"),
+			sources: source,
 		}},
 		"of the claim": {want: "team/web", have: lists{
 			volumes: volume("team", `{"source":{"pvc":{"namespace":"golden","name":"debian-13"}}}`, ""),

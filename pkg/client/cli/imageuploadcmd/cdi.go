@@ -134,7 +134,11 @@ func (o *Options) sendCDI(
 	switch {
 	case err == nil:
 	case stage == cdi.Made:
-		note("%s was made for it and is left; the command uploads to it when it is repeated", o.target(t))
+		native := ""
+		if o.Kind == kindClaim && o.needs() == "" {
+			native = "; the other way is --via=native --no-create"
+		}
+		note("%s was made for it and is left; the command uploads to it when it is repeated%s", o.target(t), native)
 	case stage == cdi.Asked:
 		note("CDI holds %s ready for an upload: repeat the command or, before a VM uses its disk, `kubectl annotate "+
 			"pvc %s -n %s %s-`", o.target(t), t.Name, t.Namespace, cdi.AnnotationTarget)

@@ -156,7 +156,8 @@ func TestWay(t *testing.T) {
 			}
 			args := strings.Fields(strings.ReplaceAll(test.args, "PROXY", c.proxy.URL))
 			file := image(t, "disk.raw", 1<<20)
-			if err := os.WriteFile(file, append([]byte(test.head), make([]byte, 1<<20-len(test.head))...), 0o600); err != nil {
+			content := append([]byte(test.head), make([]byte, 1<<20-len(test.head))...)
+			if err := os.WriteFile(file, content, 0o600); err != nil {
 				t.Fatal(err)
 			}
 			args = append(args, "--image-path", file, "-o", "jsonpath={.via} {.sha256}")
@@ -256,16 +257,18 @@ func TestThere(t *testing.T) {
 // A claim for which no image has come is named, so that it is no riddle later.
 func TestLeft(t *testing.T) {
 	for args, want := range map[string]string{
-		"--size=1Gi": "note: claim team-a/disk was made for it and is left; the command uploads to it when it is repeated",
-		"--no-create": "note: CDI holds claim team-a/disk ready for an upload: repeat the command or, before a VM uses its " +
-			"disk, `kubectl annotate pvc disk -n team-a cdi.kubevirt.io/storage.upload.target-`",
+		"--size=1Gi": "note: claim team-a/disk was made for it and is left; the command uploads to it when it is " +
+			"repeated; the other way is --via=native --no-create",
+		"--no-create": "note: CDI holds claim team-a/disk ready for an upload: repeat the command or, before a VM " +
+			"uses its disk, `kubectl annotate pvc disk -n team-a cdi.kubevirt.io/storage.upload.target-`",
 	} {
 		c := newCDI(t)
 		c.Put("/api/v1/namespaces/team-a/pods", &corev1.PodList{})
 		if args == "--no-create" {
+			ready := c.claim(map[string]string{"cdi.kubevirt.io/storage.pod.ready": "true"})
 			c.Put(claimPath, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { // also of a patch
 				w.Header().Set("Content-Type", "application/json")
-				c.check(json.NewEncoder(w).Encode(c.claim(map[string]string{"cdi.kubevirt.io/storage.pod.ready": "true"})))
+				c.check(json.NewEncoder(w).Encode(ready))
 			}))
 		}
 		c.Put(uploadGroup+ofTeam+"uploadtokenrequests", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
