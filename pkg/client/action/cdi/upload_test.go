@@ -213,8 +213,8 @@ func TestFindProxy(t *testing.T) {
 // A token that may not be had ends the upload with the API server's reason.
 func TestTokenForbidden(t *testing.T) {
 	w := newWorld(t)
-	w.refuse["POST "+UploadGroup+"/namespaces/ns/uploadtokenrequests"] =
-		apierrors.NewForbidden(schema.GroupResource{Resource: Tokens}, "", nil)
+	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: Tokens}, "", nil)
+	w.refuse["POST "+UploadGroup+"/namespaces/ns/uploadtokenrequests"] = forbidden
 	if _, err := w.upload(nil); !apierrors.IsForbidden(err) || len(w.asked) > 0 {
 		t.Errorf("%v, asked %q", err, w.asked)
 	}
