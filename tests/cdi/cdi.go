@@ -80,7 +80,12 @@ func install(ctx context.Context, c client.Client, definitions []byte) error {
 }
 
 // Uninstall takes the definitions of Install away, and waits until they are gone.
-func Uninstall(ctx context.Context, c client.Client) error {
+func Uninstall(ctx context.Context, c client.Client) error { return uninstall(ctx, c, definitions) }
+
+// UninstallUploads takes the definition of InstallUploads away, and waits until it is gone.
+func UninstallUploads(ctx context.Context, c client.Client) error { return uninstall(ctx, c, uploads) }
+
+func uninstall(ctx context.Context, c client.Client, definitions []byte) error {
 	wanted, err := parse(definitions)
 	if err != nil {
 		return err

@@ -12,6 +12,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -101,11 +102,22 @@ func (u *Uploader) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case r.URL.Path != "/v1beta1/upload-async":
 		w.WriteHeader(http.StatusNotFound)
 	case r.Method == http.MethodHead:
+		if err := u.forget(r.Context()); err != nil {
+			http.Error(w, err.Error(), http.StatusInternalServerError)
+		}
 	default:
 		if err := u.take(r); err != nil {
 			http.Error(w, "Saving stream failed: "+err.Error(), http.StatusInternalServerError) // as CDI says
 		}
 	}
+}
+
+// forget deletes the UploadTokenRequests, which CDI does not store: the next of that name could not be made.
+func (u *Uploader) forget(ctx context.Context) error {
+	request := &unstructured.Unstructured{}
+	request.SetAPIVersion("upload.cdi.kubevirt.io/v1beta1")
+	request.SetKind("UploadTokenRequest")
+	return u.Client.DeleteAllOf(ctx, request, client.InNamespace(u.Namespace))
 }
 
 // take passes the image on to the pod of the DataVolume that waits for one.

@@ -60,8 +60,8 @@ func (v theirs) must(t *testing.T, args ...string) string {
 }
 
 // KubeVirt's own virtctl makes an export of a stopped VM, downloads its disk compressed and raw and its manifests, and
-// deletes it: byte for byte what was uploaded. Its image-upload speaks CDI's protocol, and without CDI waits for a pod
-// of CDI's: it ends with its time, and the claim that it has made takes an image by virtkit's.
+// deletes it: byte for byte what was uploaded. Its image-upload speaks CDI's protocol, and ends
+// with its time where no pod of CDI's comes; the claim that it has made takes an image by virtkit's.
 func TestKubeVirtVirtctl(t *testing.T) {
 	t.Parallel()
 	c := theCluster

@@ -4,8 +4,11 @@ package e2e
 
 import (
 	"context"
+	"fmt"
+	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -14,6 +17,7 @@ import (
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 	crclient "sigs.k8s.io/controller-runtime/pkg/client"
 
+	clientcdi "github.com/virtkit/virtkit/pkg/client/action/cdi"
 	"github.com/virtkit/virtkit/pkg/client/action/client"
 	"github.com/virtkit/virtkit/pkg/vm/uploads"
 	"github.com/virtkit/virtkit/tests/cdi"
@@ -21,7 +25,8 @@ import (
 )
 
 // The tiny guest's disk is uploaded to a DataVolume by CDI's protocol, to a stand-in for CDI and its upload proxy, and
-// a VM boots from it. The same command to a claim goes through the API server, since nobody says where the proxy is.
+// a VM boots from it; the first try is refused. The same command to a claim goes through the API server,
+// since nobody says where the proxy is.
 func TestImageUploadCDI(t *testing.T) {
 	t.Parallel()
 	c := theCluster
@@ -31,11 +36,22 @@ func TestImageUploadCDI(t *testing.T) {
 	if err := cdi.InstallUploads(t.Context(), c.Client); err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() { // other tests' uploads would look for the proxy, too
+		if err := cdi.UninstallUploads(context.WithoutCancel(t.Context()), c.Client); err != nil {
+			t.Error(err)
+		}
+	})
 	ns := c.namespace(t, "restricted")
 	api, err := client.New(c.Config)
 	if err != nil {
 		t.Fatal(err)
 	}
+	eventually(t, time.Minute, "discovery has CDI's upload API", func() string {
+		if served, err := clientcdi.Serves(t.Context(), api, clientcdi.UploadGroup, clientcdi.Tokens); !served {
+			return fmt.Sprintf("it has not: %v", err)
+		}
+		return ""
+	})
 	uploader := &cdi.Uploader{Client: c.Client, Namespace: ns, Tools: instance.Launcher(), Dial: api.PodPort}
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
@@ -46,7 +62,14 @@ func TestImageUploadCDI(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	proxy := httptest.NewTLSServer(uploader)
+	var posts atomic.Int32
+	proxy := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodPost && posts.Add(1) == 1 {
+			w.WriteHeader(http.StatusServiceUnavailable) // the command tries again
+			return
+		}
+		uploader.ServeHTTP(w, r)
+	}))
 	defer proxy.Close()
 
 	out := c.virtctl(t, nil, "-n", ns, "image-upload", "dv", "disk", "--size=512Mi", "--image-path="+tinyDisk,

@@ -32,7 +32,8 @@ const (
 
 // Annotations of a claim that CDI reads or writes.
 const (
-	annotationTarget       = "cdi.kubevirt.io/storage.upload.target"
+	// AnnotationTarget has CDI prepare an upload to the claim, until it is removed or the claim has an image.
+	AnnotationTarget       = "cdi.kubevirt.io/storage.upload.target"
 	annotationContentType  = "cdi.kubevirt.io/storage.contentType"
 	annotationPodPhase     = "cdi.kubevirt.io/storage.pod.phase"
 	annotationPodReady     = "cdi.kubevirt.io/storage.pod.ready"

@@ -15,7 +15,8 @@ import (
 type Offering struct {
 	// Labels are given to the DataSource.
 	Labels map[string]string
-	// Owned has the DataSource deleted with the claim.
+	// Owned has the DataSource deleted with the claim. One that stands for the claim and has another owner, or none, is
+	// somebody else's, and left.
 	Owned bool
 	// Replace turns a DataSource that stands for something else to the claim.
 	Replace bool
@@ -40,10 +41,13 @@ func Offer(ctx context.Context, api API, claim *corev1.PersistentVolumeClaim, o 
 		return false, fmt.Errorf("read DataSource %s/%s: %w", claim.Namespace, claim.Name, err)
 	case !standsFor(&there, claim) && !o.Replace:
 		return false, &TakenError{claim.Namespace, claim.Name}
-	case standsFor(&there, claim) && !lacks(&there, claim, o):
+	case standsFor(&there, claim) && (!lacks(&there, claim, o) || o.Owned && !ownedBy(&there, claim.Name)):
 		return false, nil
 	}
-	metadata := map[string]any{"labels": o.Labels}
+	metadata := map[string]any{}
+	if len(o.Labels) > 0 {
+		metadata["labels"] = o.Labels
+	}
 	if o.Owned {
 		metadata["ownerReferences"] = owners(claim)
 	}
@@ -105,6 +109,13 @@ func values(of map[string]string) map[string]any {
 func standsFor(d *cdiv1.DataSource, claim *corev1.PersistentVolumeClaim) bool {
 	of := d.Spec.Source.PVC
 	return of != nil && of.Name == claim.Name && (of.Namespace == claim.Namespace || of.Namespace == "")
+}
+
+// ownedBy reports whether a DataSource goes with a claim of that name, and with nothing else; the claim may have been
+// made anew.
+func ownedBy(d *cdiv1.DataSource, claim string) bool {
+	return len(d.OwnerReferences) == 1 && d.OwnerReferences[0].Kind == "PersistentVolumeClaim" &&
+		d.OwnerReferences[0].Name == claim
 }
 
 // lacks reports whether a DataSource has not all that it should.

@@ -15,9 +15,17 @@ func TestOffer(t *testing.T) {
 	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "disk", UID: "u"}}
 	there := func(of string, labels map[string]any, owner string) map[string]any {
 		return map[string]any{
-			"metadata": map[string]any{"labels": labels, "ownerReferences": []any{map[string]any{"uid": owner}}},
-			"spec":     map[string]any{"source": map[string]any{"pvc": map[string]any{"namespace": "ns", "name": of}}},
+			"metadata": map[string]any{"labels": labels, "ownerReferences": []any{map[string]any{
+				"kind": "PersistentVolumeClaim", "name": "disk", "uid": owner,
+			}}},
+			"spec": map[string]any{"source": map[string]any{"pvc": map[string]any{"namespace": "ns", "name": of}}},
 		}
+	}
+	users := there("disk", nil, "u")
+	delete(users["metadata"].(map[string]any), "ownerReferences")
+	operators := there("disk", nil, "u")
+	operators["metadata"].(map[string]any)["ownerReferences"] = []any{
+		map[string]any{"kind": "DataImportCron", "uid": "c"},
 	}
 	const (
 		owner   = `"ownerReferences":[{"apiVersion":"v1","kind":"PersistentVolumeClaim","name":"disk","uid":"u"}]`
@@ -28,7 +36,7 @@ func TestOffer(t *testing.T) {
 		there         map[string]any
 		o             Offering
 		made, changed string
-		taken         bool
+		plain, taken  bool
 	}{
 		"none": {
 			o: Offering{Owned: true},
@@ -41,6 +49,18 @@ func TestOffer(t *testing.T) {
 		"of an older claim": {
 			there: there("disk", map[string]any{"a": "b"}, "old"), o: Offering{Owned: true}, changed: changed,
 		},
+		"that a user made":      {there: users, o: Offering{Owned: true}},
+		"that an operator made": {there: operators, o: Offering{Owned: true}},
+		"of the claim, asked for by the user": {
+			there: operators, o: Offering{Replace: true},
+			changed: sourcePath + ` {"metadata":{"labels":{"a":"b"}},"spec":{"source":{"dataSource":null,` +
+				`"pvc":{"name":"disk","namespace":"ns"},"snapshot":null}}}`,
+		},
+		"of another, turned, without labels": {
+			there: there("other", nil, "u"), o: Offering{Replace: true}, plain: true,
+			changed: sourcePath + ` {"metadata":{},"spec":{"source":{"dataSource":null,"pvc":{"name":"disk",` +
+				`"namespace":"ns"},"snapshot":null}}}`,
+		},
 		"of another": {there: there("other", nil, "u"), o: Offering{Owned: true}, taken: true},
 		"of another, turned": {
 			there: there("other", nil, "u"), o: Offering{Replace: true},
@@ -50,7 +70,9 @@ func TestOffer(t *testing.T) {
 	} {
 		w := newWorld(t)
 		w.objects[sourcePath] = test.there
-		test.o.Labels = map[string]string{"a": "b"}
+		if !test.plain {
+			test.o.Labels = map[string]string{"a": "b"}
+		}
 		wrote, err := Offer(t.Context(), w, claim, test.o)
 		var taken *TakenError
 		if errors.As(err, &taken) != test.taken || err != nil && !test.taken ||

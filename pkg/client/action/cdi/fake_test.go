@@ -37,8 +37,8 @@ type world struct {
 	async bool
 	asked []string
 	got   string
-	// settle is what CDI does when it has the image.
-	settle func()
+	// settle is what CDI does when it has the image, and looked what it does before it is looked at; nil is nothing.
+	settle, looked func()
 }
 
 const (
@@ -64,6 +64,9 @@ func newWorld(t *testing.T) *world {
 }
 
 func (w *world) Read(_ context.Context, path string, _ url.Values, into any) error {
+	if w.looked != nil {
+		w.looked()
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if err := w.refuse["GET "+path]; err != nil {

@@ -74,8 +74,9 @@ func (e *StalledError) Unwrap() error { return action.ErrTimeout }
 
 // send sends the image, and tries again what may pass.
 func (u *uploading) send(ctx context.Context) error {
-	for try := uint(0); ; try++ {
-		err := u.attempt(ctx)
+	began, said := time.Now(), false
+	for try := uint(0); ; {
+		err := u.attempt(ctx, try >= u.Retries)
 		if err == nil {
 			return nil
 		}
@@ -85,14 +86,23 @@ func (u *uploading) send(ctx context.Context) error {
 		if u.whole && u.taken(ctx, err) {
 			return nil
 		}
-		if try >= u.Retries || !u.passes(err) {
+		writes := u.whole && u.busy && time.Since(began) < mostWriting
+		switch {
+		case writes: // how it ends is asked until it has
+			if u.Waits != nil && !said {
+				u.Waits("CDI's pod is busy, it may be with the image, which has left whole; its end is waited for")
+			}
+			said = true
+		case try >= u.Retries || !u.passes(err):
 			return err
-		}
-		if u.Again != nil {
+		case u.Again != nil:
 			u.Again(err)
 		}
 		if err := action.Sleep(ctx, min(u.Poll<<min(try, 3), 8*time.Second)); err != nil {
 			return err
+		}
+		if !writes {
+			try++
 		}
 	}
 }
@@ -104,8 +114,12 @@ func (u *uploading) taken(ctx context.Context, err error) bool {
 	if errors.As(err, &status) && status.Code == http.StatusConflict {
 		return true // it has one
 	}
-	claim, _, err := u.read(ctx)
-	return err == nil && claim != nil && claim.Annotations[annotationPodPhase] == succeeded
+	claim, dv, err := u.read(ctx)
+	if err != nil {
+		return false
+	}
+	done, err := u.written(claim, dv)
+	return done && err == nil
 }
 
 // passes reports whether another try may end otherwise. A proxy that was never reached has the wrong address.
@@ -118,8 +132,9 @@ func (u *uploading) passes(err error) bool {
 	return u.reached && errors.As(err, &host)
 }
 
-// attempt gets a token and sends the image with it.
-func (u *uploading) attempt(ctx context.Context) error {
+// attempt gets a token and sends the image with it. The last attempt asks also a proxy that is not ready why.
+func (u *uploading) attempt(ctx context.Context, last bool) error {
+	u.busy = false
 	token, err := u.token(ctx)
 	if err != nil {
 		return err
@@ -130,15 +145,21 @@ func (u *uploading) attempt(ctx context.Context) error {
 	case err != nil:
 		return err
 	case probe.Code == http.StatusOK:
+	case probe.Code >= http.StatusInternalServerError && last: // the answer to a HEAD has no text
 	case probe.passes():
 		return probe
 	default: // an old CDI
 		target = u.Proxy.base.JoinPath(pathSync)
 	}
+	if claim, _, err := u.read(ctx); err == nil {
+		u.note(claim) // what became of an earlier try says nothing of this one
+	}
 	image := &body{of: io.NewSectionReader(u.Image, 0, u.Size), size: u.Size, show: u.Show}
 	defer image.Close()
 	answer, err := u.ask(ctx, http.MethodPost, target, token, image)
 	u.whole = u.whole || image.whole()
+	u.busy = err == nil && answer.Code == http.StatusServiceUnavailable && image.untouched() &&
+		probe.Code < http.StatusInternalServerError
 	var local *localError
 	switch {
 	case errors.As(image.failure(), &local):
@@ -302,6 +323,12 @@ func (b *body) whole() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.sent == b.size
+}
+
+func (b *body) untouched() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.sent == 0
 }
 
 func (b *body) failure() error {

@@ -10,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 
@@ -17,6 +18,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/client/action/client"
 	"github.com/virtkit/virtkit/pkg/client/action/upload"
 	"github.com/virtkit/virtkit/pkg/vm/claims"
+	"github.com/virtkit/virtkit/pkg/vm/uploads"
 )
 
 // Options of an upload.
@@ -30,7 +32,7 @@ type Options struct {
 	Replace bool
 	// Archive is of a tar archive, whose files become the claim's.
 	Archive bool
-	// Labels are those of the DataVolume or claim that is made.
+	// Labels are given to the DataVolume or claim, also to one that is there.
 	Labels map[string]string
 	// ForceBind has a claim bound whose class would wait for a pod.
 	ForceBind bool
@@ -60,6 +62,8 @@ type Stage int
 const (
 	// Nothing was made.
 	Nothing Stage = iota
+	// Asked is a claim that was there, for which CDI was asked to prepare an upload.
+	Asked
 	// Made is a DataVolume or claim that was made for the image and has it not.
 	Made
 	// Sent is an image that CDI has, and writes.
@@ -73,10 +77,11 @@ type uploading struct {
 	Options
 	api   API
 	stage Stage
-	// restarts is how often CDI's pod had begun anew before the image was sent.
+	// restarts is how often CDI's pod had begun anew before the image was sent the last time.
 	restarts string
-	// reached says that the proxy has answered; whole that every byte was sent at least once.
-	reached, whole bool
+	// reached says that the proxy has answered; whole that every byte was sent at least once; busy that CDI's pod,
+	// which was ready, did not begin to take the last try.
+	reached, whole, busy bool
 }
 
 // succeeded is the phase of CDI's pod when it has written an image.
@@ -161,7 +166,10 @@ func (u *uploading) prepare(ctx context.Context) error {
 	case dv != nil && (dv.Spec.Source == nil || dv.Spec.Source.Upload == nil):
 		return errors.New("it is not filled by an upload; choose another name")
 	}
-	return u.check(ctx, claim, dv)
+	if err := u.check(ctx, claim, dv); err != nil {
+		return err
+	}
+	return u.amend(ctx, claim, dv)
 }
 
 // errHasImage is a target that was uploaded to before.
@@ -188,34 +196,83 @@ func (u *uploading) check(ctx context.Context, claim *corev1.PersistentVolumeCla
 	if claim == nil {
 		return nil // CDI makes it
 	}
-	_, meant := claim.Annotations[annotationTarget]
+	_, meant := claim.Annotations[AnnotationTarget]
 	switch {
 	case claim.Annotations[annotationPodPhase] == succeeded:
 		return errHasImage
 	case u.Archive && meant && claim.Annotations[annotationContentType] != string(cdiv1.DataVolumeArchive):
 		return errors.New("it is for an image, and takes no archive; choose another name")
-	case meant || u.DataVolume:
+	case u.DataVolume:
 		return nil
-	case !u.Replace:
+	case uploads.RequestOf(claim.Annotations) != nil:
+		return errors.New("an image is being uploaded to it through the API server; wait, or end that with --cancel")
+	case uploads.StateOf(claim.Annotations) != nil && !u.Replace:
+		return errors.New("an image was uploaded to it through the API server, and its disk would be replaced; " +
+			"choose another name, or give --no-create to say that you mean it")
+	case !meant && !u.Replace:
 		return errors.New("it is there already, and was not made for an upload: its disk, which may be a VM's, would " +
 			"be replaced; choose another name, or give --no-create to say that you mean it")
 	}
-	if err := u.unused(ctx); err != nil {
+	if err := u.unused(ctx, claim); err != nil || meant {
 		return err
 	}
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": u.annotations()}})
-	if err != nil {
-		return err
-	}
-	if _, err := u.api.MergeObject(ctx, "/api/v1", u.Namespace, client.Claims, u.Name, "", patch, false); err != nil {
+	annotations := u.annotations()
+	annotations[annotationPodRestarts] = nil // of a pod that it had before: CDI counts no less than is there
+	if err := u.change(ctx, "/api/v1", client.Claims, map[string]any{"annotations": annotations}); err != nil {
 		return fmt.Errorf("have CDI prepare it: %w", err)
+	}
+	u.stage = Asked
+	return nil
+}
+
+// amend gives what is there what was asked for beside the image: labels, and to be bound at once. CDI looks at the
+// claim, and copies both of a DataVolume to the claim that it makes.
+func (u *uploading) amend(ctx context.Context, claim *corev1.PersistentVolumeClaim, dv *cdiv1.DataVolume) error {
+	bind := u.ForceBind
+	if claim != nil {
+		bind = bind && claim.Status.Phase != corev1.ClaimBound
+		if err := u.give(ctx, "/api/v1", client.Claims, claim, bind); err != nil {
+			return fmt.Errorf("change its claim: %w", err)
+		}
+	}
+	if dv != nil {
+		if err := u.give(ctx, Group, DataVolumes, dv, bind); err != nil {
+			return fmt.Errorf("change it: %w", err)
+		}
 	}
 	return nil
 }
 
-// unused refuses a claim that a pod uses: its disk would change below a guest. Pods that may not be listed are left to
-// CDI.
-func (u *uploading) unused(ctx context.Context) error {
+// give gives the claim or the DataVolume what it lacks.
+func (u *uploading) give(ctx context.Context, group, resource string, there metav1.Object, bind bool) error {
+	metadata := map[string]any{}
+	if _, asked := there.GetAnnotations()[claims.BindAtOnce]; bind && !asked {
+		metadata["annotations"] = map[string]any{claims.BindAtOnce: ""}
+	}
+	for key, value := range u.Labels {
+		if there.GetLabels()[key] != value {
+			metadata["labels"] = values(u.Labels)
+		}
+	}
+	if len(metadata) == 0 {
+		return nil
+	}
+	return u.change(ctx, group, resource, metadata)
+}
+
+// change patches the metadata of the claim or the DataVolume.
+func (u *uploading) change(ctx context.Context, group, resource string, metadata map[string]any) error {
+	patch, err := json.Marshal(map[string]any{"metadata": metadata})
+	if err != nil {
+		return err
+	}
+	_, err = u.api.MergeObject(ctx, group, u.Namespace, resource, u.Name, "", patch, false)
+	return err
+}
+
+// unused refuses a claim that a pod uses, other than CDI's: its disk would change below a guest. Pods that may not be
+// listed are left to CDI, which looks at them when it makes its own.
+func (u *uploading) unused(ctx context.Context, claim *corev1.PersistentVolumeClaim) error {
 	var pods corev1.PodList
 	err := u.api.Read(ctx, "/api/v1/namespaces/"+u.Namespace+"/pods", nil, &pods)
 	if apierrors.IsForbidden(err) {
@@ -226,8 +283,8 @@ func (u *uploading) unused(ctx context.Context) error {
 	}
 	for i := range pods.Items {
 		pod := &pods.Items[i]
-		if claims.UsedBy(pod, u.Name) && pod.Status.Phase != corev1.PodSucceeded &&
-			pod.Status.Phase != corev1.PodFailed {
+		if claims.UsedBy(pod, u.Name) && !metav1.IsControlledBy(pod, claim) &&
+			pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed {
 			return fmt.Errorf("pod %s uses it; stop the VM or delete the pod first", pod.Name)
 		}
 	}
@@ -236,11 +293,7 @@ func (u *uploading) unused(ctx context.Context) error {
 
 // annotations returns those of a claim to which an image is to be uploaded.
 func (u *uploading) annotations() map[string]any {
-	out := map[string]any{annotationTarget: "", annotationContentType: u.contentType()}
-	if u.ForceBind {
-		out[claims.BindAtOnce] = ""
-	}
-	return out
+	return map[string]any{AnnotationTarget: "", annotationContentType: u.contentType()}
 }
 
 func (u *uploading) contentType() string {
@@ -270,17 +323,20 @@ func (u *uploading) make(ctx context.Context) error {
 	object := map[string]any{
 		"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": metadata, "spec": storage,
 	}
-	metadata["annotations"] = u.annotations()
+	annotations := u.annotations()
 	if u.DataVolume {
 		group, resource = Group, DataVolumes
-		delete(metadata, "annotations")
-		if u.ForceBind {
-			metadata["annotations"] = map[string]any{claims.BindAtOnce: ""}
-		}
+		annotations = map[string]any{}
 		object["apiVersion"], object["kind"] = cdiv1.SchemeGroupVersion.String(), "DataVolume"
 		object["spec"] = map[string]any{
 			"source": map[string]any{"upload": map[string]any{}}, "contentType": u.contentType(), "storage": storage,
 		}
+	}
+	if u.ForceBind {
+		annotations[claims.BindAtOnce] = ""
+	}
+	if len(annotations) > 0 {
+		metadata["annotations"] = annotations
 	}
 	_, err := u.api.CreateObject(ctx, group, u.Namespace, resource, &unstructured.Unstructured{Object: object}, false)
 	if err != nil {

@@ -107,130 +107,6 @@ func TestUpload(t *testing.T) {
 	}
 }
 
-// TestRetries has what is sent again, and what ends the upload: each with the error, if there is one.
-func TestRetries(t *testing.T) {
-	refuse := func(code int, text string, tries int) func(int, http.ResponseWriter, *http.Request) bool {
-		return func(_ int, w http.ResponseWriter, r *http.Request) bool {
-			if r.Method != http.MethodPost || tries == 0 {
-				return false
-			}
-			tries--
-			w.WriteHeader(code)
-			_, _ = io.WriteString(w, text)
-			return true
-		}
-	}
-	cut := func(tries int, at int64) func(int, http.ResponseWriter, *http.Request) bool {
-		return func(_ int, _ http.ResponseWriter, r *http.Request) bool {
-			if r.Method != http.MethodPost || tries == 0 {
-				return false
-			}
-			tries--
-			_, _ = io.CopyN(io.Discard, r.Body, at)
-			panic(http.ErrAbortHandler)
-		}
-	}
-	for name, test := range map[string]struct {
-		answer func(int, http.ResponseWriter, *http.Request) bool
-		err    string
-		tokens int
-	}{
-		"cut before the first byte": {cut(1, 0), "", 2},
-		"cut":                       {cut(2, 100_000), "", 3},
-		"cut before the last byte":  {cut(1, int64(len(image)-1)), "", 2},
-		"cut each time":             {cut(9, 5), "send the image to CDI's upload proxy: ", 3},
-		"expired token":             {refuse(401, "", 1), "", 2},
-		"token of another": {
-			refuse(401, "", 9), "says 401 Unauthorized: it does not take the token that CDI's API server gives", 3,
-		},
-		"not ready yet": {refuse(503, "the pod is not ready", 2), "", 3},
-		"never ready":   {refuse(503, "the\npod", 9), "says 503 Service Unavailable: the pod", 3},
-		"too large": {
-			refuse(400, "Saving stream failed: Virtual image size 2 is larger than available size 1", 9),
-			"says 400 Bad Request: Saving stream failed: Virtual image size 2 is larger than available size 1", 1,
-		},
-		"no image":                 {refuse(500, "Saving stream failed: it is no image", 9), "it is no image", 1},
-		"cut before CDI's own pod": {refuse(500, "Saving stream failed: unexpected EOF", 1), "", 2},
-		"refused": {
-			refuse(403, "no", 9), "says 403 Forbidden: no", 1,
-		},
-		"redirected": {
-			func(_ int, w http.ResponseWriter, r *http.Request) bool {
-				http.Redirect(w, r, "https://elsewhere.example.com/", http.StatusFound)
-				return true
-			},
-			"says 302 Found: it is at https://elsewhere.example.com/; give that address with --uploadproxy-url", 1,
-		},
-		"a page": {
-			func(_ int, w http.ResponseWriter, _ *http.Request) bool {
-				w.Header().Set("Content-Type", "text/html")
-				w.WriteHeader(http.StatusNotFound)
-				_, _ = io.WriteString(w, "<h1>Not here</h1>")
-				return true
-			}, "says 404 Not Found", 1,
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			w := newWorld(t)
-			w.answer = test.answer
-			var again []error
-			stage, err := w.upload(func(o *Options) { o.Again = func(why error) { again = append(again, why) } })
-			if w.tokens != test.tokens || len(again) != test.tokens-1 {
-				t.Errorf("%d tokens, again for %v", w.tokens, again)
-			}
-			if test.err == "" {
-				if err != nil || stage != Done || w.got != image {
-					t.Errorf("%v, %v, %d bytes", stage, err, len(w.got))
-				}
-				return
-			}
-			if err == nil || stage != Made || !strings.HasPrefix(err.Error(), "upload to claim ns/disk: ") ||
-				!strings.Contains(err.Error(), test.err) || strings.Contains(err.Error(), "<h1>") {
-				t.Errorf("%v, %v", stage, err)
-			}
-		})
-	}
-}
-
-// An answer that is lost after the image has arrived is no reason to send it again.
-func TestAnswerLost(t *testing.T) {
-	w := newWorld(t)
-	posts := 0
-	w.answer = func(_ int, _ http.ResponseWriter, r *http.Request) bool {
-		if r.Method != http.MethodPost {
-			return false
-		}
-		posts++
-		_, _ = io.Copy(io.Discard, r.Body)
-		w.settle()
-		panic(http.ErrAbortHandler)
-	}
-	if stage, err := w.upload(nil); err != nil || stage != Done || posts != 1 {
-		t.Errorf("%v, %v, %d times", stage, err, posts)
-	}
-}
-
-// A proxy that takes nothing for too long is given up, and that is a timeout.
-func TestStalled(t *testing.T) {
-	w := newWorld(t)
-	over := make(chan struct{})
-	t.Cleanup(func() { close(over) })
-	w.answer = func(_ int, _ http.ResponseWriter, r *http.Request) bool {
-		if r.Method == http.MethodPost {
-			select {
-			case <-over:
-			case <-r.Context().Done():
-			}
-		}
-		return false
-	}
-	_, err := w.upload(func(o *Options) { o.Patience, o.Retries = 100*time.Millisecond, 0 })
-	var stalled *StalledError
-	if !errors.As(err, &stalled) || !errors.Is(err, action.ErrTimeout) {
-		t.Error(err)
-	}
-}
-
 // TestTrust: nobody but the proxy gets the token, unless that is said.
 func TestTrust(t *testing.T) {
 	foreign := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -337,8 +213,8 @@ func TestFindProxy(t *testing.T) {
 // A token that may not be had ends the upload with the API server's reason.
 func TestTokenForbidden(t *testing.T) {
 	w := newWorld(t)
-	w.refuse["POST "+UploadGroup+"/namespaces/ns/uploadtokenrequests"] =
-		apierrors.NewForbidden(schema.GroupResource{Resource: Tokens}, "", nil)
+	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: Tokens}, "", nil)
+	w.refuse["POST "+UploadGroup+"/namespaces/ns/uploadtokenrequests"] = forbidden
 	if _, err := w.upload(nil); !apierrors.IsForbidden(err) || len(w.asked) > 0 {
 		t.Errorf("%v, asked %q", err, w.asked)
 	}

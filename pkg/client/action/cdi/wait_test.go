@@ -2,6 +2,7 @@ package cdi
 
 import (
 	"errors"
+	"maps"
 	"strings"
 	"testing"
 	"time"
@@ -11,6 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/virtkit/virtkit/pkg/client/action"
+	"github.com/virtkit/virtkit/pkg/vm/claims"
+	"github.com/virtkit/virtkit/pkg/vm/uploads"
 )
 
 // claimOf is a claim as the API server has it.
@@ -30,7 +33,7 @@ func volumeOf(phase string, annotations map[string]any) map[string]any {
 
 // TestThere has what comes of a target that is there: the image, or why not.
 func TestThere(t *testing.T) {
-	target := map[string]any{annotationTarget: "", annotationPodReady: "true", annotationContentType: "kubevirt"}
+	target := map[string]any{AnnotationTarget: "", annotationPodReady: "true", annotationContentType: "kubevirt"}
 	plain := claimOf(map[string]any{annotationPodReady: "true"}) // as if CDI were quick
 	pod := func(phase string) map[string]any {
 		return map[string]any{"items": []any{map[string]any{
@@ -40,12 +43,26 @@ func TestThere(t *testing.T) {
 			}}},
 		}}}
 	}
-	const pods = "/api/v1/namespaces/ns/pods"
+	own := pod("Running")
+	own["items"].([]any)[0].(map[string]any)["metadata"] = map[string]any{
+		"name": "cdi-upload-disk", "ownerReferences": []any{map[string]any{"uid": "u", "controller": true}},
+	}
+	native := maps.Clone(target)
+	native[uploads.AnnotationState] = uploads.Encode(uploads.State{Phase: uploads.Succeeded})
+	const (
+		pods  = "/api/v1/namespaces/ns/pods"
+		bound = ` {"metadata":{"annotations":{"cdi.kubevirt.io/storage.bind.immediate.requested":""}}}`
+	)
+	pending := func(annotations map[string]any) map[string]any {
+		claim := claimOf(annotations)
+		claim["status"] = map[string]any{"phase": "Pending"}
+		return claim
+	}
 	for name, test := range map[string]struct {
 		objects map[string]map[string]any
 		change  func(*Options)
 		err     string
-		changed string
+		changed string // lines
 	}{
 		"a claim for an upload": {objects: map[string]map[string]any{claimPath: claimOf(target)}},
 		"a claim of somebody's": {
@@ -56,16 +73,38 @@ func TestThere(t *testing.T) {
 			objects: map[string]map[string]any{claimPath: plain, pods: pod("Succeeded")},
 			change:  func(o *Options) { o.Replace, o.Create = true, nil },
 			changed: claimPath + ` {"metadata":{"annotations":{"cdi.kubevirt.io/storage.contentType":"kubevirt",` +
-				`"cdi.kubevirt.io/storage.upload.target":""}}}`,
+				`"cdi.kubevirt.io/storage.pod.restarts":null,"cdi.kubevirt.io/storage.upload.target":""}}}`,
 		},
 		"a claim of a running VM": {
 			objects: map[string]map[string]any{claimPath: plain, pods: pod("Running")},
 			change:  func(o *Options) { o.Replace, o.Create = true, nil },
 			err:     "pod virt-launcher-web uses it; stop the VM or delete the pod first",
 		},
+		"a claim for an upload, of a running VM": {
+			objects: map[string]map[string]any{claimPath: claimOf(target), pods: pod("Running")},
+			err:     "pod virt-launcher-web uses it; stop the VM or delete the pod first",
+		},
+		"a claim for an upload, with CDI's pod": {
+			objects: map[string]map[string]any{claimPath: claimOf(target), pods: own},
+		},
+		"a claim that is being uploaded to through the API server": {
+			objects: map[string]map[string]any{claimPath: claimOf(map[string]any{
+				uploads.AnnotationRequest: uploads.Encode(uploads.Request{ID: "0123456789abcdef", Size: 1}),
+			})},
+			change: func(o *Options) { o.Replace, o.Create = true, nil },
+			err:    "an image is being uploaded to it through the API server; wait, or end that with --cancel",
+		},
+		"a claim with an image through the API server": {
+			objects: map[string]map[string]any{claimPath: claimOf(native)},
+			err:     "an image was uploaded to it through the API server, and its disk would be replaced",
+		},
+		"a claim with an image through the API server, that is given": {
+			objects: map[string]map[string]any{claimPath: claimOf(native)},
+			change:  func(o *Options) { o.Replace, o.Create = true, nil },
+		},
 		"a claim with an image": {
 			objects: map[string]map[string]any{
-				claimPath: claimOf(map[string]any{annotationTarget: "", annotationPodPhase: "Succeeded"}),
+				claimPath: claimOf(map[string]any{AnnotationTarget: "", annotationPodPhase: "Succeeded"}),
 			},
 			err: "it has an image already",
 		},
@@ -117,6 +156,42 @@ func TestThere(t *testing.T) {
 			objects: map[string]map[string]any{volumePath: volumeOf("WaitForFirstConsumer", nil)},
 			change:  func(o *Options) { o.DataVolume = true }, err: "add --force-bind",
 		},
+		"a claim that is to be bound now": {
+			objects: map[string]map[string]any{claimPath: pending(target)},
+			change:  func(o *Options) { o.ForceBind = true }, changed: claimPath + bound,
+		},
+		"a claim that gets labels": {
+			objects: map[string]map[string]any{claimPath: claimOf(target)},
+			change:  func(o *Options) { o.Labels = map[string]string{"a": "b"} },
+			changed: claimPath + ` {"metadata":{"labels":{"a":"b"}}}`,
+		},
+		"a claim that has them": {
+			objects: map[string]map[string]any{claimPath: {"metadata": map[string]any{
+				"annotations": target, "labels": map[string]any{"a": "b", "c": "d"},
+			}}},
+			change: func(o *Options) { o.Labels = map[string]string{"a": "b"} },
+		},
+		"a claim that is bound": {
+			objects: map[string]map[string]any{claimPath: {
+				"metadata": claimOf(target)["metadata"], "status": map[string]any{"phase": "Bound"},
+			}},
+			change: func(o *Options) { o.ForceBind = true },
+		},
+		"a DataVolume that is to be bound now": {
+			objects: map[string]map[string]any{
+				volumePath: volumeOf("UploadReady", nil), // as if CDI were quick
+				claimPath:  pending(map[string]any{}),
+			},
+			change:  func(o *Options) { o.DataVolume, o.ForceBind = true, true },
+			changed: claimPath + bound + "\n" + volumePath + bound,
+		},
+		"a DataVolume that was to be bound at once": {
+			objects: map[string]map[string]any{
+				volumePath: volumeOf("UploadReady", map[string]any{claims.BindAtOnce: ""}),
+				claimPath:  pending(map[string]any{claims.BindAtOnce: ""}),
+			},
+			change: func(o *Options) { o.DataVolume, o.ForceBind = true, true },
+		},
 		"a DataVolume that has failed": {
 			objects: map[string]map[string]any{volumePath: volumeOf("Failed", nil)},
 			change:  func(o *Options) { o.DataVolume = true }, err: "CDI could not fill it",
@@ -132,8 +207,7 @@ func TestThere(t *testing.T) {
 				test.err != "" && (err == nil || !strings.Contains(err.Error(), test.err) || w.tokens > 0) {
 				t.Errorf("%v, %d bytes", err, len(w.got))
 			}
-			if len(w.made) > 0 || test.changed == "" && len(w.changed) > 0 ||
-				test.changed != "" && (len(w.changed) != 1 || w.changed[0] != test.changed) {
+			if len(w.made) > 0 || strings.Join(w.changed, "\n") != test.changed {
 				t.Errorf("made %q, changed %q", w.made, w.changed)
 			}
 		})
@@ -142,7 +216,7 @@ func TestThere(t *testing.T) {
 
 // TestNotReady has what is said when CDI's pod does not come.
 func TestNotReady(t *testing.T) {
-	pending := claimOf(map[string]any{annotationTarget: ""})
+	pending := claimOf(map[string]any{AnnotationTarget: ""})
 	pending["status"] = map[string]any{"phase": "Pending"}
 	warned := map[string]any{"items": []any{corev1.Event{
 		LastTimestamp: metav1.Unix(1, 0), Message: "the pool is full",
@@ -157,7 +231,7 @@ func TestNotReady(t *testing.T) {
 		"bound at once": {claim: pending, force: true, why: "CDI says nothing of it"},
 		"full":          {claim: pending, events: warned, why: "the pool is full"},
 		"no image of the pod": {
-			claim: claimOf(map[string]any{annotationTarget: "", annotationRunning: "ErrImagePull"}),
+			claim: claimOf(map[string]any{AnnotationTarget: "", annotationRunning: "ErrImagePull"}),
 			why:   "CDI says: ErrImagePull",
 		},
 	} {

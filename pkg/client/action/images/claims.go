@@ -191,29 +191,6 @@ func Remove(ctx context.Context, d Deleter, namespace, claim string, uid types.U
 	return nil
 }
 
-// Unneeded returns an error while claims are to be copies of the image on a claim and have no volume yet: a class that
-// waits for a first consumer makes it when the VM starts, of what the image's claim has then.
-func Unneeded(ctx context.Context, r Reader, namespace, claim string) error {
-	var list corev1.PersistentVolumeClaimList
-	if err := r.Read(ctx, "/api/v1/namespaces/"+namespace+"/"+client.Claims, nil, &list); err != nil {
-		return fmt.Errorf("list claims: %w", err)
-	}
-	var out []string
-	for i := range list.Items {
-		from := list.Items[i].Spec.DataSource
-		if from != nil && from.Kind == "PersistentVolumeClaim" && from.Name == claim &&
-			list.Items[i].Status.Phase == corev1.ClaimPending && list.Items[i].DeletionTimestamp == nil {
-			out = append(out, list.Items[i].Name)
-		}
-	}
-	if len(out) == 0 {
-		return nil
-	}
-	slices.Sort(out)
-	return fmt.Errorf("the image on claim %s/%s is not deleted: copies of it have no volume yet and would get none: "+
-		"%s; start the VMs that have them first, or delete them", namespace, claim, strings.Join(out, ", "))
-}
-
 // Labels returns the labels of a claim with the image.
 func (i *Image) Labels() map[string]string {
 	out := map[string]string{uploads.LabelImage: i.Name, uploads.LabelImageVersion: i.Version}
@@ -245,7 +222,7 @@ func (l *PulledList) FindAlias(ref string) (*Pulled, error) {
 }
 
 // Find returns the image of a reference: of NAME alone the one that was made last; a DataSource only where no claim has
-// one, and one without a disk only where there is no other.
+// one, and one without a disk only where there is no other, sooner one that is being pulled.
 func (l *PulledList) Find(ref string) (*Pulled, error) {
 	name, version, err := ParseRef(ref)
 	if err != nil {
@@ -271,7 +248,7 @@ func (l *PulledList) Find(ref string) (*Pulled, error) {
 // before reports whether p is meant rather than other.
 func (p *Pulled) before(other *Pulled) bool {
 	if lacks := p.lacks(); lacks != other.lacks() {
-		return !lacks
+		return lacks < other.lacks()
 	}
 	if alone := p.Claim == ""; alone != (other.Claim == "") {
 		return !alone
@@ -279,5 +256,20 @@ func (p *Pulled) before(other *Pulled) bool {
 	return other.CreationTimestamp.Before(&p.CreationTimestamp)
 }
 
-// lacks reports an image whose disk nobody brings.
-func (p *Pulled) lacks() bool { return p.Phase == PhaseIncomplete || p.Phase == PhaseNotReady }
+// lacks returns how far an image is from having a disk: 0 with one, 1 with one that comes.
+func (p *Pulled) lacks() int {
+	switch p.Phase {
+	case PhaseIncomplete, PhaseNotReady:
+		return 2
+	case PhasePulling:
+		return 1
+	}
+	return 0
+}
+
+// OnClaims returns the images of the list that are on claims.
+func (l *PulledList) OnClaims() *PulledList {
+	out := *l
+	out.Items = slices.DeleteFunc(slices.Clone(l.Items), func(p Pulled) bool { return p.Claim == "" })
+	return &out
+}

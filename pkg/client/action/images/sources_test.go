@@ -137,6 +137,17 @@ func TestListSources(t *testing.T) {
 			t.Errorf("%s: %+v, %v", ref, p, err)
 		}
 	}
+	coming, left := list.Items[0], list.Items[0]
+	coming.Image, coming.Claim, coming.Phase = "fedora/42", "coming", PhasePulling
+	left.Image, left.Claim, left.Phase = "fedora/43", "left", PhaseIncomplete
+	left.CreationTimestamp = metav1.NewTime(time.Unix(99, 0))
+	list.Items = append(list.Items, coming, left)
+	if p, err := list.Find("fedora"); err != nil || p.Name != "fedora" {
+		t.Errorf("with one that is being pulled: %+v, %v", p, err)
+	}
+	if p, err := list.OnClaims().Find("fedora"); err != nil || p.Claim != "coming" {
+		t.Errorf("on a claim: %+v, %v", p, err)
+	}
 	for _, none := range []error{
 		apierrors.NewNotFound(schema.GroupResource{}, ""), apierrors.NewForbidden(schema.GroupResource{}, "", nil),
 	} {

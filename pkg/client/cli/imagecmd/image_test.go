@@ -298,6 +298,17 @@ func TestDataSources(t *testing.T) {
 	if _, _, err := w.run("show", "golden/9"); cli.ExitCode(err) != cli.ExitNotFound {
 		t.Error(err)
 	}
+	// What is left of a pull goes before a DataSource that nobody has pulled.
+	w.Put(claims, &corev1.PersistentVolumeClaimList{Items: []corev1.PersistentVolumeClaim{{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: "left", Annotations: map[string]string{
+			uploads.AnnotationImage: "golden/2",
+		}},
+	}}})
+	if out, _, err := w.run("rm", "golden", "--dry-run=client"); err != nil ||
+		out != "image golden/2 deleted: claim left of namespace team-a (dry run)\n" {
+		t.Errorf("%v, %q", err, out)
+	}
+	w.Put(claims, &corev1.PersistentVolumeClaimList{})
 	_, _, err := w.run("rm", "golden", "--yes")
 	if err == nil || !strings.HasPrefix(err.Error(), "image golden/latest is DataSource team-a/golden, which no pull "+
 		"has made, and it is left to whoever has; `kubectl delete datasource golden -n team-a` deletes it") {

@@ -73,7 +73,10 @@ func Remove(ctx context.Context, o *RemoveOptions) error {
 	if err != nil {
 		return err
 	}
-	image, err := list.FindAlias(o.Ref)
+	image, err := list.OnClaims().FindAlias(o.Ref)
+	if err != nil {
+		image, err = list.FindAlias(o.Ref)
+	}
 	if err != nil {
 		return fmt.Errorf("%w in namespace %s", err, namespace)
 	}

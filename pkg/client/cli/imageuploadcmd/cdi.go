@@ -16,6 +16,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/client/action/upload"
 	"github.com/virtkit/virtkit/pkg/client/cli"
 	"github.com/virtkit/virtkit/pkg/client/cli/imagefile"
+	"github.com/virtkit/virtkit/pkg/vm/imageformat"
 	"github.com/virtkit/virtkit/pkg/vm/uploads"
 )
 
@@ -50,8 +51,9 @@ func (o *Options) needs() string {
 }
 
 // way returns CDI's upload proxy if the image goes there, and nil if it goes through the API server: where the cluster
-// has not CDI's upload API, or CDI does not say where its proxy is, or an upload to the claim has begun so.
-func (o *Options) way(ctx context.Context, c *client.Client, t cli.Target) (*cdi.Proxy, error) {
+// has not CDI's upload API, or CDI does not say where its proxy is, or an upload to the claim has begun so, or it is
+// compressed with zstd.
+func (o *Options) way(ctx context.Context, c *client.Client, t cli.Target, file *imagefile.File) (*cdi.Proxy, error) {
 	if o.DataSource {
 		if served, err := cdi.Serves(ctx, c, cdi.Group, cdi.DataSources); err != nil {
 			return nil, err
@@ -59,7 +61,7 @@ func (o *Options) way(ctx context.Context, c *client.Client, t cli.Target) (*cdi
 			return nil, errors.New("--datasource needs CDI, which the cluster has not; leave it out")
 		}
 	}
-	if o.Via == viaNative || o.Via == viaAuto && o.Format != "" {
+	if o.Via == viaNative || o.Via == viaAuto && (o.Format != "" || o.needs() == "" && zstd(file)) {
 		return nil, nil
 	}
 	must := o.needs()
@@ -93,6 +95,14 @@ func (o *Options) way(ctx context.Context, c *client.Client, t cli.Target) (*cdi
 	return proxy, err
 }
 
+// zstd reports an image that is compressed in a way that not every CDI knows, which then writes the compressed bytes as
+// the disk.
+func zstd(file *imagefile.File) bool {
+	var head [8]byte
+	n, _ := file.Image.ReadAt(head[:], 0) // what cannot be read is known when it is sent
+	return imageformat.CompressionOf(head[:n]) == imageformat.Zstd
+}
+
 // begun reports whether an upload through the API server was asked for to the claim.
 func (o *Options) begun(ctx context.Context, c *client.Client, t cli.Target) bool {
 	there, err := c.ReadMetadata(ctx, "/api/v1/namespaces/"+t.Namespace+"/"+client.Claims+"/"+t.Name)
@@ -103,7 +113,7 @@ func (o *Options) begun(ctx context.Context, c *client.Client, t cli.Target) boo
 func (o *Options) sendCDI(
 	ctx context.Context, c *client.Client, t cli.Target, file *imagefile.File, proxy *cdi.Proxy,
 ) (*upload.Report, error) {
-	create, err := o.createCDI(ctx, c)
+	create, err := o.createCDI(ctx, c, t)
 	if err != nil {
 		return nil, err
 	}
@@ -124,7 +134,14 @@ func (o *Options) sendCDI(
 	switch {
 	case err == nil:
 	case stage == cdi.Made:
-		note("%s was made for it and is left; the command uploads to it when it is repeated", o.target(t))
+		native := ""
+		if o.Kind == kindClaim && o.needs() == "" {
+			native = "; the other way is --via=native --no-create"
+		}
+		note("%s was made for it and is left; the command uploads to it when it is repeated%s", o.target(t), native)
+	case stage == cdi.Asked:
+		note("CDI holds %s ready for an upload: repeat the command or, before a VM uses its disk, `kubectl annotate "+
+			"pvc %s -n %s %s-`", o.target(t), t.Name, t.Namespace, cdi.AnnotationTarget)
 	case stage == cdi.Sent:
 		o.Factory.IO.Interrupted(err, "CDI has the image, and goes on writing it to %s", o.target(t))
 	}
@@ -146,7 +163,7 @@ func (o *Options) target(t cli.Target) string {
 
 // createCDI returns the claim that is to be made; nil when it, or its DataVolume, must be there. Of a DataVolume CDI
 // chooses what no flag has.
-func (o *Options) createCDI(ctx context.Context, c *client.Client) (*upload.Claim, error) {
+func (o *Options) createCDI(ctx context.Context, c *client.Client, t cli.Target) (*upload.Claim, error) {
 	if o.NoCreate || o.Claim.Size == "" {
 		if o.NoCreate && len(o.labels()) > 0 {
 			return nil, cli.UsageErrorf("--default-instancetype and --default-preference are for what is made; leave " +
@@ -167,7 +184,12 @@ func (o *Options) createCDI(ctx context.Context, c *client.Client) (*upload.Clai
 	if claim.AccessMode == string(corev1.ReadOnlyMany) {
 		return nil, cli.UsageErrorf("--access-mode: CDI cannot write to ReadOnlyMany; choose another")
 	}
-	return &claim, o.Factory.CheckStorageClass(ctx, c, claim.StorageClass)
+	// Whether one that is there can take the image is judged later.
+	said, err := o.There(ctx, o.Factory, c, t, func(*corev1.PersistentVolumeClaim) string { return "" })
+	if said != "" {
+		fmt.Fprintf(o.Factory.IO.ErrOut, "note: %s\n", said)
+	}
+	return &claim, err
 }
 
 // offer makes the DataSource of --datasource.

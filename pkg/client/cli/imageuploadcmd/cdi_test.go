@@ -12,6 +12,8 @@ import (
 	"sync"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/virtkit/virtkit/pkg/client/cli"
@@ -115,6 +117,7 @@ func TestWay(t *testing.T) {
 	for name, test := range map[string]struct {
 		args    string
 		prepare func(*withCDI)
+		head    string // the image's first bytes
 		way     string
 		note    string
 	}{
@@ -124,6 +127,10 @@ func TestWay(t *testing.T) {
 		"as KubeVirt once had it":   {args: "--pvc-name=disk --pvc-size=1Gi", way: cdi},
 		"native":                    {args: "pvc disk --size=1Gi --via=native", way: native},
 		"a format that is said":     {args: "pvc disk --size=1Gi --format=raw", way: native},
+		"zstd":                      {args: "pvc disk --size=1Gi", head: "\x28\xb5\x2f\xfd", way: native},
+		"zstd, with CDI":            {args: "pvc disk --size=1Gi --via=cdi", head: "\x28\xb5\x2f\xfd", way: cdi},
+		"zstd, a DataVolume":        {args: "dv disk --size=1Gi", head: "\x28\xb5\x2f\xfd", way: cdi},
+		"xz":                        {args: "pvc disk --size=1Gi", head: "\xfd7zXZ\x00", way: cdi},
 		"a proxy that is said": {
 			args: "pvc disk --size=1Gi --insecure --uploadproxy-url=PROXY", way: cdi,
 			prepare: func(c *withCDI) { c.Put(config, map[string]any{}) },
@@ -148,7 +155,12 @@ func TestWay(t *testing.T) {
 				test.prepare(c)
 			}
 			args := strings.Fields(strings.ReplaceAll(test.args, "PROXY", c.proxy.URL))
-			args = append(args, "--image-path", image(t, "disk.raw", 1<<20), "-o", "jsonpath={.via} {.sha256}")
+			file := image(t, "disk.raw", 1<<20)
+			content := append([]byte(test.head), make([]byte, 1<<20-len(test.head))...)
+			if err := os.WriteFile(file, content, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			args = append(args, "--image-path", file, "-o", "jsonpath={.via} {.sha256}")
 			out, said, err := c.run(args...)
 			want := "native ab"
 			if test.way == cdi {
@@ -223,18 +235,51 @@ func TestDataVolume(t *testing.T) {
 	}
 }
 
-// What was made and has no image is named, so that it is no riddle later.
-func TestLeft(t *testing.T) {
+// A claim that is there is taken as it is, and a note says how it differs.
+func TestThere(t *testing.T) {
 	c := newCDI(t)
-	c.Put(uploadGroup+ofTeam+"uploadtokenrequests", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "application/json")
-		w.WriteHeader(http.StatusForbidden)
-		_, _ = io.WriteString(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden",`+
-			`"message":"no","code":403}`)
-	}))
-	_, said, err := c.run("pvc", "disk", "--size=1Gi", "--image-path", image(t, "disk.raw", 1<<20))
-	if cli.ExitCode(err) != cli.ExitNotAllowed || said != "note: claim team-a/disk was made for it and is left; the "+
-		"command uploads to it when it is repeated\n" {
-		t.Errorf("%v, said %q", err, said)
+	c.Put("/api/v1/namespaces/team-a/pods", &corev1.PodList{})
+	c.Put(claimPath, &corev1.PersistentVolumeClaim{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: "disk", Annotations: map[string]string{
+			"cdi.kubevirt.io/storage.upload.target": "", "cdi.kubevirt.io/storage.pod.ready": "true",
+		}},
+		Spec: corev1.PersistentVolumeClaimSpec{Resources: corev1.VolumeResourceRequirements{
+			Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")},
+		}},
+	})
+	_, said, err := c.run("pvc", "disk", "--size=2Gi", "--image-path", image(t, "disk.raw", 1<<20))
+	if err != nil || len(c.sent) != 1<<20 || said != "note: claim team-a/disk is there already and is not made anew: "+
+		"it has 1Gi rather than 2Gi\n" {
+		t.Errorf("%v, %d bytes, said %q", err, len(c.sent), said)
+	}
+}
+
+// A claim for which no image has come is named, so that it is no riddle later.
+func TestLeft(t *testing.T) {
+	for args, want := range map[string]string{
+		"--size=1Gi": "note: claim team-a/disk was made for it and is left; the command uploads to it when it is " +
+			"repeated; the other way is --via=native --no-create",
+		"--no-create": "note: CDI holds claim team-a/disk ready for an upload: repeat the command or, before a VM " +
+			"uses its disk, `kubectl annotate pvc disk -n team-a cdi.kubevirt.io/storage.upload.target-`",
+	} {
+		c := newCDI(t)
+		c.Put("/api/v1/namespaces/team-a/pods", &corev1.PodList{})
+		if args == "--no-create" {
+			ready := c.claim(map[string]string{"cdi.kubevirt.io/storage.pod.ready": "true"})
+			c.Put(claimPath, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { // also of a patch
+				w.Header().Set("Content-Type", "application/json")
+				c.check(json.NewEncoder(w).Encode(ready))
+			}))
+		}
+		c.Put(uploadGroup+ofTeam+"uploadtokenrequests", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			w.WriteHeader(http.StatusForbidden)
+			_, _ = io.WriteString(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden",`+
+				`"message":"no","code":403}`)
+		}))
+		_, said, err := c.run("pvc", "disk", args, "--image-path", image(t, "disk.raw", 1<<20))
+		if cli.ExitCode(err) != cli.ExitNotAllowed || said != want+"\n" {
+			t.Errorf("%s: %v, said %q", args, err, said)
+		}
 	}
 }

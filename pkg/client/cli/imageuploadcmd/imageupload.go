@@ -242,7 +242,7 @@ func Run(ctx context.Context, o *Options) error {
 	if err := o.fits(file.Found); err != nil {
 		return err
 	}
-	proxy, err := o.way(ctx, c, t)
+	proxy, err := o.way(ctx, c, t, file)
 	if err != nil {
 		return err
 	}
