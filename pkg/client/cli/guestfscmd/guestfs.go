@@ -159,7 +159,7 @@ func Run(ctx context.Context, o *Options) (err error) {
 	if err != nil {
 		return err
 	}
-	ctx, stop := signal.NotifyContext(ctx, syscall.SIGHUP, syscall.SIGQUIT)
+	ctx, stop := signal.NotifyContext(ctx, syscall.SIGQUIT)
 	defer stop()
 	plan, err := o.plan(ctx, c, namespace)
 	if err != nil {
