@@ -23,7 +23,9 @@ type API interface {
 	Read(ctx context.Context, path string, query url.Values, into any) error
 	CreateTyped(ctx context.Context, group, resource string, object, into metav1.Object, dryRun bool) error
 	DeleteObject(ctx context.Context, group, namespace, resource, name string, opts metav1.DeleteOptions) error
-	PodProcess(ctx context.Context, namespace, pod, way string, query url.Values) (stream.PodProcess, error)
+	PodProcess(
+		ctx context.Context, namespace, pod, way string, query url.Values, opts stream.Options,
+	) (stream.PodProcess, error)
 	GuestfsImage(ctx context.Context) (string, error)
 	VM(ctx context.Context, namespace, name string) (*v1.VirtualMachine, error)
 	VMList(ctx context.Context, namespace string, opts metav1.ListOptions) (*v1.VirtualMachineList, error)
