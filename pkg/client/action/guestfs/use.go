@@ -79,7 +79,9 @@ func Claim(ctx context.Context, api API, namespace, name string) (*corev1.Persis
 		return nil, &InUseError{namespace, name, users[0]}
 	}
 	for i := range pods.Items {
-		if pod := &pods.Items[i]; pod.Name == PodName(name) && life.PodEnded(pod) {
+		pod := &pods.Items[i]
+		ours := pod.Name == PodName(name) && pod.Labels[names.LabelComponent] == names.VirtGuestfs
+		if ours && life.PodEnded(pod) {
 			if err := remove(ctx, api, pod); err != nil {
 				return nil, err
 			}
@@ -107,11 +109,18 @@ func usersOf(
 	return users.Others(claim, "")
 }
 
-// starts reports a VM that starts without anybody's doing.
+// starts reports a VM that starts without anybody's doing. One that starts once has done so when its status has the
+// strategy.
 func starts(vm *v1.VirtualMachine) bool {
+	if runstrategy.Requested(vm, v1.StartRequest) {
+		return true
+	}
 	strategy, err := vm.RunStrategy()
-	return err == nil && strategy == v1.RunStrategyAlways && vm.DeletionTimestamp == nil ||
-		runstrategy.Requested(vm, v1.StartRequest)
+	if err != nil || vm.DeletionTimestamp != nil {
+		return false
+	}
+	once := strategy == v1.RunStrategyOnce || strategy == v1.RunStrategyRerunOnFailure
+	return strategy == v1.RunStrategyAlways || once && vm.Status.RunStrategy != strategy
 }
 
 // Offered reports whether a node offers its KVM. Who may not look at nodes gets false.
