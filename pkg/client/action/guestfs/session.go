@@ -233,9 +233,9 @@ func remove(ctx context.Context, api API, pod *corev1.Pod) error {
 	}
 	s := Session{api: api, Pod: pod}
 	for trouble := error(nil); ; {
-		_, err := s.look(ctx)
+		now, err := s.look(ctx)
 		switch {
-		case errors.Is(err, errGone):
+		case errors.Is(err, errGone), err == nil && now.DeletionTimestamp == nil: // gone, or nobody's to wait for
 			return nil
 		case ctx.Err() != nil && trouble != nil:
 			return failed(fmt.Errorf("%w: %w", action.ErrTimeout, trouble))
