@@ -68,7 +68,7 @@ that of the group disk. When the connection is lost the pod ends by itself, afte
 		Example: cli.Examples(f.Program, `
 			virtctl guestfs demo-disk
 			virtctl guestfs demo-disk -- virt-cat --format=raw -a disk.img /etc/fstab
-			virtctl guestfs demo-disk -i -- virt-customize --format raw -a disk.img --root-password file:/dev/stdin < secret
+			virtctl guestfs demo-disk -i -- virt-customize --format raw -a disk.img --root-password file:/dev/stdin < pw
 			virtctl guestfs demo-disk -i -- virt-rescue --format=raw -a disk.img
 			echo 'virt-filesystems --format=raw -a disk.img --long' | virtctl guestfs demo-disk
 			virtctl guestfs demo-disk --image quay.io/kubevirt/libguestfs-tools:v1.8.0`),
