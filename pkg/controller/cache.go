@@ -111,12 +111,13 @@ func typed[T any](change func(*T)) func(any) (any, error) {
 }
 
 // slimPod keeps identity, owner, node, phase, conditions and how the container fares, the networks that were asked for
-// and what was got of those that keep addresses, whether its launcher ends the guest by itself, and the taints that it
-// tolerates.
+// and what was got of those that keep addresses, whether its launcher ends the guest by itself, the taints that it
+// tolerates, and how long a client waits for it.
 func slimPod(pod *corev1.Pod) {
 	pod.Labels = keep(pod.Labels, v1.AppLabel, v1.CreatedByLabel, v1.MigrationJobLabel)
 	kept := []string{
 		network.AnnotationNetworks, names.AnnotationExpanding, names.AnnotationClaims, ipaddress.PodAnnotation,
+		names.AnnotationGuestfsWait,
 	}
 	if pod.Annotations[ipaddress.PodAnnotation] != "" {
 		kept = append(kept, network.AnnotationStatus) // is long

@@ -276,6 +276,10 @@ const (
 	UploadScratchDir = "/run/virtkit-scratch"
 )
 
+// AnnotationGuestfsWait, on the pod of a session of `virtctl guestfs`, is how long its client waits for the pod to run:
+// a duration of Go's, from the pod's creation on.
+const AnnotationGuestfsWait = "guestfs.virtkit.io/wait"
+
 // VirtGuestfs is the value of LabelComponent of the pods that `virtctl guestfs` makes, with the rights of who runs it.
 const VirtGuestfs = "virt-guestfs"
 

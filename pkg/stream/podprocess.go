@@ -28,6 +28,9 @@ const (
 // ErrNoStatus reports a stream that ended without saying how its process did: the connection was cut.
 var ErrNoStatus = errors.New("the stream ended before the program did")
 
+// ErrNotRun reports a process that its node does not run, or does not follow any more.
+var ErrNotRun = errors.New("the node does not run the program")
+
 // ProcessExitError is a process that ended with a code other than 0.
 type ProcessExitError struct{ Code int }
 
@@ -68,7 +71,8 @@ func (p PodProcess) Resize(width, height int) error {
 }
 
 // Follow passes on what the process writes until it ends. The error is nil after exit code 0, a *ProcessExitError after
-// another one, ErrNoStatus or one of Conn.Read when the stream was cut, one of the writers', or the node's.
+// another one, ErrNoStatus or one of Conn.Read when the stream was cut, one of the writers', or ErrNotRun with the
+// node's words. Kubernetes also says exit code 0 when the node's connection to the API server is cut.
 func (p PodProcess) Follow(stdout, stderr io.Writer) error {
 	c := p.Conn
 	c.readMu.Lock()
@@ -119,9 +123,9 @@ func (c *Conn) pass(message io.Reader, to io.Writer) error {
 	buffer := buffers.Get().(*[]byte)
 	defer buffers.Put(buffer)
 	for {
+		c.heard() // the writer may have taken long
 		n, err := message.Read(*buffer)
 		if n > 0 {
-			c.heard()
 			if _, err := to.Write((*buffer)[:n]); err != nil {
 				return err
 			}
@@ -146,7 +150,7 @@ const (
 func processEnd(data []byte) error {
 	var status metav1.Status
 	if err := json.Unmarshal(data, &status); err != nil {
-		return errors.New("the node does not run the program: " + string(bytes.TrimSpace(data)))
+		return fmt.Errorf("%w: %s", ErrNotRun, bytes.TrimSpace(data))
 	}
 	if status.Status == metav1.StatusSuccess {
 		return nil
@@ -158,5 +162,5 @@ func processEnd(data []byte) error {
 			}
 		}
 	}
-	return errors.New("the node does not run the program: " + status.Message)
+	return fmt.Errorf("%w: %s", ErrNotRun, status.Message)
 }

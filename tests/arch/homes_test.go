@@ -22,6 +22,10 @@ var homes = []struct {
 		"pkg/vm/snapshots", "pkg/controller/snapshotcontroller/reconciler.go",
 		"pkg/controller/restorecontroller/apply.go",
 	}, "RestoreOf and SnapshotOf of pkg/vm/snapshots"},
+	// signal.Notify takes back a hangup that nohup(1) has us ignore.
+	{regexp.MustCompile(`syscall\.SIGHUP`), []string{
+		"pkg/client/cli/root/root.go", "pkg/client/cli/dashboardcmd/terminal.go",
+	}, "the command's context, which a hangup ends"},
 }
 
 // TestRulesHaveOneHome fails where a rule is written out that stands elsewhere.

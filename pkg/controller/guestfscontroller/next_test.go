@@ -37,12 +37,23 @@ func TestNext(t *testing.T) {
 	going.DeletionTimestamp = new(metav1.NewTime(now))
 	evicted := pod(corev1.PodFailed, 0)
 	evicted.CreationTimestamp = metav1.NewTime(now.Add(-time.Second))
+	waits := func(wait string) *corev1.Pod { // one that was made ten minutes ago
+		p := pod(corev1.PodPending, 0)
+		p.Annotations = map[string]string{names.AnnotationGuestfsWait: wait}
+		return p
+	}
+	started := waits("8m20s")
+	started.Status.Phase = corev1.PodRunning
 	for name, tc := range map[string]struct {
 		pod  *corev1.Pod
 		want Step
 	}{
-		"waits": {pod(corev1.PodPending, 0), Step{}},
-		"runs":  {pod(corev1.PodRunning, 0), Step{}},
+		"is waited for":        {waits("20m"), Step{Requeue: frame.Requeue{RequeueAfter: 11 * time.Minute}}},
+		"is not waited for":    {waits("8m20s"), Step{Delete: true}},
+		"has come to run":      {started, Step{}},
+		"says nothing of that": {waits("ever"), Step{}},
+		"waits":                {pod(corev1.PodPending, 0), Step{}},
+		"runs":                 {pod(corev1.PodRunning, 0), Step{}},
 		"has just ended": {
 			pod(corev1.PodSucceeded, 20*time.Second), Step{Requeue: frame.Requeue{RequeueAfter: 40 * time.Second}},
 		},

@@ -13,13 +13,14 @@ import (
 )
 
 // PodProcess opens a stream to a process in a pod, through the API server and the pod's node: with way "exec" to one
-// that is started for it, with "attach" to the first one of a container. The query is Kubernetes' own. ctx bounds the
-// opening only.
+// that is started for it, with "attach" to the first one of a container. The query is Kubernetes' own, and
+// the options' subprotocol, too. ctx bounds the opening only.
 func (c *Client) PodProcess(
-	ctx context.Context, namespace, pod, way string, query url.Values,
+	ctx context.Context, namespace, pod, way string, query url.Values, opts stream.Options,
 ) (stream.PodProcess, error) {
 	path := "/api/v1/namespaces/" + namespace + "/pods/" + pod + "/" + way
-	conn, err := c.dialer.Dial(ctx, path, query, stream.Options{Subprotocol: stream.PodProcessProtocol})
+	opts.Subprotocol = stream.PodProcessProtocol
+	conn, err := c.dialer.Dial(ctx, path, query, opts)
 	return stream.PodProcess{Conn: conn}, err
 }
 

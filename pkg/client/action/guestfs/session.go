@@ -15,6 +15,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/virtkit/virtkit/pkg/client/action"
+	"github.com/virtkit/virtkit/pkg/client/action/client"
+	"github.com/virtkit/virtkit/pkg/names"
 	"github.com/virtkit/virtkit/pkg/stream"
 	"github.com/virtkit/virtkit/pkg/vm/life"
 )
@@ -35,6 +37,9 @@ type Session struct {
 	api   API
 	lease stream.PodProcess
 	held  sync.WaitGroup
+	// over is closed when the lease has ended, and why is set before.
+	over chan struct{}
+	why  error
 }
 
 // Open makes the pod, waits until it runs, and holds it. report, which may not be nil, is told what is waited for. The
@@ -42,18 +47,29 @@ type Session struct {
 func Open(ctx context.Context, api API, plan Plan, report func(stage string)) (*Session, error) {
 	s := &Session{api: api, Pod: &corev1.Pod{}}
 	pod := Pod(plan)
-	pod.Annotations = map[string]string{annotationSession: rand.Text()}
+	wait := lifetime * time.Second
+	if limit, ok := ctx.Deadline(); ok {
+		wait = time.Until(limit).Round(time.Second)
+	}
+	pod.Annotations = map[string]string{
+		annotationSession: rand.Text(), names.AnnotationGuestfsWait: wait.String(),
+	}
 	err := api.CreateTyped(ctx, core, "pods", pod, s.Pod, false)
 	switch {
 	case apierrors.IsAlreadyExists(err):
 		return nil, fmt.Errorf("pod %s/%s is there already, perhaps of another session: wait until it has ended, or "+
 			"delete it", pod.Namespace, pod.Name)
-	case err != nil && ctx.Err() != nil:
+	case err != nil && !client.Unanswered(err):
+		return nil, fmt.Errorf("make pod %s/%s: %w", pod.Namespace, pod.Name, err)
+	case err != nil:
 		// It may have been created; what has come of it is found by its name.
 		s.Pod = pod
-		return nil, errors.Join(ended(ctx, pod, "the API server does not answer"), s.removeByName(ctx))
-	case err != nil:
-		return nil, fmt.Errorf("make pod %s/%s: %w", pod.Namespace, pod.Name, err)
+		if ctx.Err() != nil {
+			err = ended(ctx, pod, "the API server does not answer")
+		} else {
+			err = fmt.Errorf("make pod %s/%s: %w", pod.Namespace, pod.Name, err)
+		}
+		return nil, errors.Join(err, s.removeByName(ctx))
 	}
 	if err := s.start(ctx, report); err != nil {
 		return nil, errors.Join(err, s.Close(ctx))
@@ -66,9 +82,11 @@ func (s *Session) start(ctx context.Context, report func(string)) error {
 	for trouble := ""; ; {
 		pod, err := s.look(ctx)
 		switch {
-		case err != nil && ctx.Err() == nil:
+		case err != nil && ctx.Err() != nil:
+		case errors.Is(err, errGone), err != nil && !client.Passing(err):
 			return err
 		case err != nil:
+			trouble = "the API server does not say how it is"
 		case life.PodEnded(pod):
 			return fmt.Errorf("pod %s/%s has ended before it was used: %s", pod.Namespace, pod.Name, endOf(pod))
 		case hopeless(pod):
@@ -121,25 +139,26 @@ func endOf(pod *corev1.Pod) string {
 // hold takes the lease and sends its lines until the session is closed.
 func (s *Session) hold(ctx context.Context) error {
 	lease, err := s.api.PodProcess(ctx, s.Pod.Namespace, s.Pod.Name, "attach",
-		url.Values{"container": {container}, "stdin": {"true"}})
+		url.Values{"container": {container}, "stdin": {"true"}}, stream.Options{})
 	if err == nil {
 		_, err = lease.Write([]byte("\n"))
 	}
 	if err != nil {
 		return fmt.Errorf("attach to pod %s/%s: %w", s.Pod.Namespace, s.Pod.Name, err)
 	}
-	s.lease = lease
-	ended := make(chan struct{})
+	s.lease, s.over = lease, make(chan struct{})
 	s.held.Go(func() {
-		defer close(ended)
-		_ = lease.Follow(io.Discard, io.Discard) // how the pod ends is its status's to say
+		defer close(s.over)
+		if s.why = lease.Follow(io.Discard, io.Discard); s.why == nil {
+			s.why = errors.New("the pod's first process has ended")
+		}
 	})
 	s.held.Go(func() {
 		ticker := time.NewTicker(beat)
 		defer ticker.Stop()
 		for {
 			select {
-			case <-ended:
+			case <-s.over:
 				return
 			case <-ticker.C:
 				if _, err := lease.Write([]byte("\n")); err != nil {
@@ -151,81 +170,18 @@ func (s *Session) hold(ctx context.Context) error {
 	return nil
 }
 
-// Program is one that runs in the pod.
-type Program struct {
-	Command []string
-	// Stdin is nil for none. A Read of it that is under way at the end of the program is not waited for.
-	Stdin          io.Reader
-	Stdout, Stderr io.Writer
-	// Resizes, unless nil, gives the program a terminal: it calls its function with the size, and again when that
-	// changes, until ctx ends. What it writes goes to Stdout then.
-	Resizes func(ctx context.Context, changed func(width, height int))
-}
+// errGone is a pod that is not there any more.
+var errGone = errors.New("was deleted")
 
-// Run runs a program to its end. The error is a *stream.ProcessExitError for an exit code other than 0, action.ErrLost
-// when the connection was lost before, or that of a program that could not be started.
-func (s *Session) Run(ctx context.Context, p Program) error {
-	query := url.Values{"container": {container}, "command": p.Command, "stdout": {"true"}}
-	if p.Stdin != nil {
-		query.Set("stdin", "true")
-	}
-	if p.Resizes != nil {
-		query.Set("tty", "true")
-	} else {
-		query.Set("stderr", "true")
-	}
-	process, err := s.api.PodProcess(ctx, s.Pod.Namespace, s.Pod.Name, "exec", query)
-	if err != nil {
-		return fmt.Errorf("run %s in pod %s/%s: %w", p.Command[0], s.Pod.Namespace, s.Pod.Name, err)
-	}
-	defer process.Close()
-	running, cancel := context.WithCancel(ctx)
-	var group sync.WaitGroup
-	defer group.Wait()
-	defer cancel()
-	defer context.AfterFunc(ctx, func() { _ = process.Close() })()
-	if p.Stdin != nil {
-		go func() { // it may be reading
-			if _, err := io.Copy(process, p.Stdin); err == nil && running.Err() == nil {
-				_ = process.EndInput() // else the program has ended
-			}
-		}()
-	}
-	if p.Resizes != nil {
-		group.Go(func() {
-			p.Resizes(running, func(width, height int) { _ = process.Resize(width, height) }) // as above
-		})
-	}
-	err = process.Follow(p.Stdout, p.Stderr)
-	var closed *stream.CloseError
-	switch {
-	case err != nil && ctx.Err() != nil:
-		return context.Cause(ctx)
-	case errors.Is(err, stream.ErrNoStatus), errors.Is(err, stream.ErrPeerSilent), errors.As(err, &closed):
-		return s.lost(ctx, err)
-	}
-	return err
-}
-
-// lost returns the error of a program whose end is not known, with what became of the pod.
-func (s *Session) lost(ctx context.Context, cause error) error {
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
-	defer cancel()
-	if pod, err := s.look(ctx); err == nil && life.PodEnded(pod) {
-		return fmt.Errorf("%w: pod %s/%s has ended: %s", action.ErrLost, pod.Namespace, pod.Name, endOf(pod))
-	}
-	return fmt.Errorf("%w: %w", action.ErrLost, cause)
-}
-
-// look reads the pod. One of the same name is not it.
+// look reads the pod. One of the same name is not it. Errors: errGone.
 func (s *Session) look(ctx context.Context) (*corev1.Pod, error) {
 	pod := &corev1.Pod{}
 	path := core + "/namespaces/" + url.PathEscape(s.Pod.Namespace) + "/pods/" + url.PathEscape(s.Pod.Name)
-	if err := s.api.Read(ctx, path, nil, pod); err != nil {
+	switch err := s.api.Read(ctx, path, nil, pod); {
+	case apierrors.IsNotFound(err), err == nil && pod.UID != s.Pod.UID:
+		return nil, fmt.Errorf("pod %s/%s %w", s.Pod.Namespace, s.Pod.Name, errGone)
+	case err != nil:
 		return nil, fmt.Errorf("look at pod %s/%s: %w", s.Pod.Namespace, s.Pod.Name, err)
-	}
-	if pod.UID != s.Pod.UID {
-		return nil, fmt.Errorf("pod %s/%s was deleted", s.Pod.Namespace, s.Pod.Name)
 	}
 	return pod, nil
 }
@@ -276,14 +232,19 @@ func remove(ctx context.Context, api API, pod *corev1.Pod) error {
 		return failed(err)
 	}
 	s := Session{api: api, Pod: pod}
-	for {
+	for trouble := error(nil); ; {
 		now, err := s.look(ctx)
 		switch {
+		case errors.Is(err, errGone), err == nil && now.DeletionTimestamp == nil: // gone, or nobody's to wait for
+			return nil
+		case ctx.Err() != nil && trouble != nil:
+			return failed(fmt.Errorf("%w: %w", action.ErrTimeout, trouble))
 		case ctx.Err() != nil:
 			return failed(fmt.Errorf("%w: it has not ended in %s", action.ErrTimeout, removal))
-		case err != nil, now.DeletionTimestamp == nil: // gone, or nobody's to wait for
-			return nil
+		case err != nil && !client.Passing(err):
+			return failed(err)
 		}
+		trouble = err
 		select {
 		case <-ctx.Done():
 		case <-time.After(poll):

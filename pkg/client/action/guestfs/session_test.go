@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"io"
 	"net/http"
 	"net/url"
 	"strings"
@@ -18,6 +17,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/client/action"
 	"github.com/virtkit/virtkit/pkg/client/action/guestfs"
 	"github.com/virtkit/virtkit/pkg/client/action/guestfs/guestfstest"
+	"github.com/virtkit/virtkit/pkg/names"
 	"github.com/virtkit/virtkit/pkg/stream"
 )
 
@@ -82,85 +82,16 @@ func TestSession(t *testing.T) {
 	}
 }
 
-// A terminal's size goes to the program, and its one output is standard output.
-func TestSessionAtATerminal(t *testing.T) {
+// An API server that does not say how the pod is for a moment says neither that it is gone nor that it cannot run.
+func TestSessionSurvivesAnOutage(t *testing.T) {
 	s := guestfstest.New(t, corev1.PersistentVolumeFilesystem)
-	s.Run = func(process stream.Packets, _ []string, query url.Values) int {
-		if query.Get("tty") != "true" || query.Get("stderr") != "" {
-			t.Errorf("%v", query)
-		}
-		buffer := make([]byte, stream.BufferSize)
-		n, err := process.Read(buffer)
-		if got := string(buffer[:n]); err != nil || got != "\x04"+`{"Width":120,"Height":40}` {
-			t.Errorf("%q, %v", got, err)
-		}
-		return 0
-	}
+	s.Failing = 1
 	session, err := open(t, t.Context(), s)
 	if err != nil {
 		t.Fatal(err)
 	}
-	err = session.Run(t.Context(), guestfs.Program{
-		Command: []string{"bash"}, Stdout: io.Discard, Stderr: io.Discard,
-		Resizes: func(ctx context.Context, changed func(width, height int)) {
-			changed(120, 40)
-			<-ctx.Done()
-		},
-	})
-	if err := errors.Join(err, session.Close(t.Context())); err != nil {
-		t.Error(err)
-	}
-}
-
-// A program whose end nobody knows is a lost one, also when the pod was taken away; one that is interrupted is not.
-func TestSessionIsLost(t *testing.T) {
-	for name, tc := range map[string]struct {
-		status corev1.PodStatus
-		want   string
-	}{
-		"the stream is cut": {corev1.PodStatus{Phase: corev1.PodRunning}, "the stream ended before"},
-		"the pod has ended": {
-			corev1.PodStatus{Phase: corev1.PodFailed, Reason: "Evicted", Message: "low on memory"},
-			"has ended: Evicted: low on memory",
-		},
-	} {
-		s := guestfstest.New(t, corev1.PersistentVolumeFilesystem)
-		session, err := open(t, t.Context(), s)
-		if err != nil {
-			t.Fatal(err)
-		}
-		s.Run = func(stream.Packets, []string, url.Values) int {
-			s.Made().Status = tc.status
-			return -1
-		}
-		err = session.Run(t.Context(),
-			guestfs.Program{Command: []string{"true"}, Stdout: io.Discard, Stderr: io.Discard})
-		if !errors.Is(err, action.ErrLost) || !strings.Contains(err.Error(), tc.want) {
-			t.Errorf("%s: %v", name, err)
-		}
-		if err := session.Close(t.Context()); err != nil || s.Made() != nil {
-			t.Errorf("%s: %v", name, err)
-		}
-	}
-}
-
-func TestSessionIsInterrupted(t *testing.T) {
-	s := guestfstest.New(t, corev1.PersistentVolumeFilesystem)
-	ctx, cancel := context.WithCancel(t.Context())
-	s.Run = func(process stream.Packets, _ []string, _ url.Values) int {
-		cancel()
-		_, _ = process.Read(make([]byte, 10)) // until the client has gone
-		return -1
-	}
-	session, err := open(t, ctx, s)
-	if err != nil {
-		t.Fatal(err)
-	}
-	err = session.Run(ctx, guestfs.Program{Command: []string{"sleep"}, Stdout: io.Discard, Stderr: io.Discard})
-	if !errors.Is(err, context.Canceled) {
-		t.Error(err)
-	}
-	if err := session.Close(ctx); err != nil || s.Made() != nil {
+	s.Failing, s.Lingers = 1, 2
+	if err := session.Close(t.Context()); err != nil || s.Made() != nil || s.Failing != 0 {
 		t.Errorf("%v, pod %v", err, s.Made())
 	}
 }
@@ -232,6 +163,31 @@ func TestOpenIsNotAnswered(t *testing.T) {
 		_, err = guestfs.Open(ctx, c, guestfs.Plan{Claim: claim}, nil)
 		if !errors.Is(err, context.Canceled) || (s.Made() == nil) != own {
 			t.Errorf("own %t: %v, pod %v", own, err, s.Made())
+		}
+	}
+}
+
+// A creation whose answer is cut leaves no pod, and virt-controller knows how long one is waited for.
+func TestOpenIsCut(t *testing.T) {
+	s := guestfstest.New(t, corev1.PersistentVolumeFilesystem)
+	s.Unanswered = true
+	ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+	defer cancel()
+	if _, err := open(t, ctx, s); err == nil || s.Made() != nil || s.Deleted() != "pod-uid" {
+		t.Errorf("%v, pod %v", err, s.Made())
+	}
+	s.Unanswered = false
+	for want, ctx := range map[time.Duration]context.Context{24 * time.Hour: t.Context(), time.Hour: ctx} {
+		session, err := open(t, ctx, s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := time.ParseDuration(s.Made().Annotations[names.AnnotationGuestfsWait])
+		if err != nil || got > want || got < want-time.Minute {
+			t.Errorf("it is waited for %s, %v; want %s", got, err, want)
+		}
+		if err := session.Close(ctx); err != nil {
+			t.Error(err)
 		}
 	}
 }

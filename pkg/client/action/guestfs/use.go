@@ -23,7 +23,9 @@ type API interface {
 	Read(ctx context.Context, path string, query url.Values, into any) error
 	CreateTyped(ctx context.Context, group, resource string, object, into metav1.Object, dryRun bool) error
 	DeleteObject(ctx context.Context, group, namespace, resource, name string, opts metav1.DeleteOptions) error
-	PodProcess(ctx context.Context, namespace, pod, way string, query url.Values) (stream.PodProcess, error)
+	PodProcess(
+		ctx context.Context, namespace, pod, way string, query url.Values, opts stream.Options,
+	) (stream.PodProcess, error)
 	GuestfsImage(ctx context.Context) (string, error)
 	VM(ctx context.Context, namespace, name string) (*v1.VirtualMachine, error)
 	VMList(ctx context.Context, namespace string, opts metav1.ListOptions) (*v1.VirtualMachineList, error)
@@ -77,7 +79,9 @@ func Claim(ctx context.Context, api API, namespace, name string) (*corev1.Persis
 		return nil, &InUseError{namespace, name, users[0]}
 	}
 	for i := range pods.Items {
-		if pod := &pods.Items[i]; pod.Name == PodName(name) && life.PodEnded(pod) {
+		pod := &pods.Items[i]
+		ours := pod.Name == PodName(name) && pod.Labels[names.LabelComponent] == names.VirtGuestfs
+		if ours && life.PodEnded(pod) {
 			if err := remove(ctx, api, pod); err != nil {
 				return nil, err
 			}
@@ -105,11 +109,18 @@ func usersOf(
 	return users.Others(claim, "")
 }
 
-// starts reports a VM that starts without anybody's doing.
+// starts reports a VM that starts without anybody's doing. One that starts once has done so when its status has the
+// strategy.
 func starts(vm *v1.VirtualMachine) bool {
+	if runstrategy.Requested(vm, v1.StartRequest) {
+		return true
+	}
 	strategy, err := vm.RunStrategy()
-	return err == nil && strategy == v1.RunStrategyAlways && vm.DeletionTimestamp == nil ||
-		runstrategy.Requested(vm, v1.StartRequest)
+	if err != nil || vm.DeletionTimestamp != nil {
+		return false
+	}
+	once := strategy == v1.RunStrategyOnce || strategy == v1.RunStrategyRerunOnFailure
+	return strategy == v1.RunStrategyAlways || once && vm.Status.RunStrategy != strategy
 }
 
 // Offered reports whether a node offers its KVM. Who may not look at nodes gets false.

@@ -67,6 +67,12 @@ func podWith(name, claim string, phase corev1.PodPhase) corev1.Pod {
 func TestClaim(t *testing.T) {
 	asked := machine("web", v1.RunStrategyManual)
 	asked.Status.StateChangeRequests = []v1.VirtualMachineStateChangeRequest{{Action: v1.StartRequest}}
+	begun := machine("web", v1.RunStrategyRerunOnFailure)
+	begun.Status.RunStrategy = v1.RunStrategyRerunOnFailure
+	failing := machine("web", v1.RunStrategyRerunOnFailure)
+	failing.Status = *asked.Status.DeepCopy()
+	left := podWith(PodName("disk"), "disk", corev1.PodSucceeded)
+	left.Labels = map[string]string{names.LabelComponent: names.VirtGuestfs}
 	for name, tc := range map[string]struct {
 		vms  []v1.VirtualMachine
 		vmis []v1.VirtualMachineInstance
@@ -76,8 +82,15 @@ func TestClaim(t *testing.T) {
 		"nobody has it": {},
 		"a stopped VM":  {vms: []v1.VirtualMachine{*machine("web", v1.RunStrategyHalted)}},
 		"a VM that has ended": {
-			vms:  []v1.VirtualMachine{*machine("web", v1.RunStrategyRerunOnFailure)},
+			vms:  []v1.VirtualMachine{*begun},
 			vmis: []v1.VirtualMachineInstance{instance("web", v1.Succeeded, "web")},
+		},
+		"a VM that has failed": {vms: []v1.VirtualMachine{*failing}, want: "VM web"},
+		"a VM that is about to start once": {
+			vms: []v1.VirtualMachine{*machine("web", v1.RunStrategyOnce)}, want: "VM web, which runs or is about to",
+		},
+		"a VM that is about to start, and again when it fails": {
+			vms: []v1.VirtualMachine{*machine("web", v1.RunStrategyRerunOnFailure)}, want: "VM web",
 		},
 		"a VM that starts": {
 			vms: []v1.VirtualMachine{*machine("web", v1.RunStrategyAlways)}, want: "VM web, which runs or is about to",
@@ -95,7 +108,8 @@ func TestClaim(t *testing.T) {
 		"another session": {
 			pods: []corev1.Pod{podWith(PodName("disk"), "disk", corev1.PodRunning)}, want: "another session",
 		},
-		"what a session has left": {pods: []corev1.Pod{podWith(PodName("disk"), "disk", corev1.PodSucceeded)}},
+		"what a session has left":    {pods: []corev1.Pod{left}},
+		"another's pod of that name": {pods: []corev1.Pod{podWith(PodName("disk"), "disk", corev1.PodSucceeded)}},
 	} {
 		api := clienttest.New(t)
 		api.Put(disk, claimOf("disk", corev1.PersistentVolumeFilesystem))
@@ -111,14 +125,14 @@ func TestClaim(t *testing.T) {
 			!strings.Contains(err.Error(), tc.want)):
 			t.Errorf("%s: %v; want %q", name, err, tc.want)
 		}
-		left := 0
+		deleted := 0
 		for _, r := range api.Asked("/pods/" + PodName("disk")) {
 			if r.Method == http.MethodDelete {
-				left++
+				deleted++
 			}
 		}
-		if want := strings.HasPrefix(name, "what a session"); (left == 1) != want {
-			t.Errorf("%s: %d pods are deleted", name, left)
+		if want := strings.HasPrefix(name, "what a session"); (deleted == 1) != want {
+			t.Errorf("%s: %d pods are deleted", name, deleted)
 		}
 	}
 }

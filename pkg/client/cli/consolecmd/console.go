@@ -102,7 +102,7 @@ func Run(ctx context.Context, o *Options) (err error) {
 	if err != nil {
 		return err
 	}
-	ctx, stop := signal.NotifyContext(ctx, syscall.SIGHUP, syscall.SIGQUIT)
+	ctx, stop := signal.NotifyContext(ctx, syscall.SIGQUIT)
 	defer stop()
 	term := newScreen(o.Factory.IO, target.Name, len(o.texts) == 0)
 	defer term.Restore()

@@ -129,7 +129,7 @@ func Run(ctx context.Context, o *Options) error {
 	if err != nil {
 		return err
 	}
-	ctx, stop := signal.NotifyContext(ctx, syscall.SIGHUP, syscall.SIGQUIT)
+	ctx, stop := signal.NotifyContext(ctx, syscall.SIGQUIT)
 	defer stop()
 	conn, err := o.connect(ctx, target)
 	if err != nil {

@@ -67,10 +67,10 @@ The pod needs no privileges and no KVM, and passes Pod Security "restricted"; --
 that of the group disk. When the connection is lost the pod ends by itself, after 24 hours in any case.`,
 		Example: cli.Examples(f.Program, `
 			virtctl guestfs demo-disk
-			virtctl guestfs demo-disk -- virt-cat -a disk.img /etc/fstab
-			virtctl guestfs demo-disk -- virt-customize -a disk.img --root-password password:secret
-			virtctl guestfs demo-disk -i -- virt-rescue -a disk.img
-			echo 'virt-filesystems -a disk.img --long' | virtctl guestfs demo-disk
+			virtctl guestfs demo-disk -- virt-cat --format=raw -a disk.img /etc/fstab
+			virtctl guestfs demo-disk -i -- virt-customize --format raw -a disk.img --root-password file:/dev/stdin < pw
+			virtctl guestfs demo-disk -i -- virt-rescue --format=raw -a disk.img
+			echo 'virt-filesystems --format=raw -a disk.img --long' | virtctl guestfs demo-disk
 			virtctl guestfs demo-disk --image quay.io/kubevirt/libguestfs-tools:v1.8.0`),
 		ValidArgsFunction: complete(f),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -159,8 +159,9 @@ func Run(ctx context.Context, o *Options) (err error) {
 	if err != nil {
 		return err
 	}
-	ctx, stop := signal.NotifyContext(ctx, syscall.SIGHUP, syscall.SIGQUIT)
+	ctx, stop := signal.NotifyContext(ctx, syscall.SIGQUIT)
 	defer stop()
+	signal.Ignore(syscall.SIGPIPE) // a reader that leaves is an error, after which the pod is deleted
 	plan, err := o.plan(ctx, c, namespace)
 	if err != nil {
 		return o.hinted(err)
@@ -244,7 +245,10 @@ func (o *Options) checkDevice(ctx context.Context, session *guestfs.Session) err
 	}
 	var exit *stream.ProcessExitError
 	err := session.Run(ctx, look)
-	if errors.As(err, &exit) {
+	switch {
+	case errors.As(err, &exit) && exit.Code != 1: // it is the shell that fails
+		return fmt.Errorf("look at the device of PVC %s: %w", o.Claim, err)
+	case exit != nil:
 		return fmt.Errorf("%s may not open the device of PVC %s: the node gives devices to root; give --root, in a "+
 			"namespace whose Pod Security allows it", o.user, o.Claim)
 	}

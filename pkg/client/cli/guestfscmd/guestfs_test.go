@@ -61,7 +61,7 @@ func echo(code int) func(stream.Packets, []string, url.Values) int {
 			_, err = process.Write([]byte("\x02warned\n"))
 		}
 		if err != nil {
-			return -1
+			return guestfstest.Cut
 		}
 		return code
 	}
@@ -149,24 +149,26 @@ func TestKVM(t *testing.T) {
 // A device that only root may open is said before anything fails at it.
 func TestDevice(t *testing.T) {
 	t.Parallel()
-	for _, opens := range []bool{true, false} {
+	for want, code := range map[string]int{
+		"": 0, "user 107 may not open the device of PVC disk": 1, "look at the device of PVC disk: exit code 137": 137,
+	} {
 		s := guestfstest.New(t, corev1.PersistentVolumeBlock)
 		s.Run = func(process stream.Packets, command []string, query url.Values) int {
-			if strings.Contains(strings.Join(command, " "), "/dev/vda") && !opens {
-				return 1
+			if strings.Contains(strings.Join(command, " "), "/dev/vda") {
+				return code
 			}
 			return 0
 		}
 		_, errOut, err := clitest.Command{New: NewCmdGuestfs, Kubeconfig: s.Kubeconfig(guestfstest.Namespace)}.Run(t,
 			"disk")
-		if s.Made() != nil || opens != (err == nil) {
-			t.Errorf("opens %t: %v, pod %v", opens, err, s.Made())
+		if s.Made() != nil || (code == 0) != (err == nil) {
+			t.Errorf("code %d: %v, pod %v", code, err, s.Made())
 		}
-		if opens && !strings.Contains(errOut, "mounted at /dev/vda\n") {
+		if code == 0 && !strings.Contains(errOut, "mounted at /dev/vda\n") {
 			t.Errorf("%q", errOut)
 		}
-		if want := "user 107 may not open the device of PVC disk"; !opens && !strings.Contains(err.Error(), want) {
-			t.Errorf("%v", err)
+		if err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("code %d: %v", code, err)
 		}
 	}
 }
@@ -226,7 +228,7 @@ func TestRefused(t *testing.T) {
 		},
 		"the stream is cut": {
 			"disk -- x", func(s *guestfstest.Server) {
-				s.Run = func(stream.Packets, []string, url.Values) int { return -1 }
+				s.Run = func(stream.Packets, []string, url.Values) int { return guestfstest.Cut }
 			}, "the connection was lost", cli.ExitLost,
 		},
 	} {

@@ -120,7 +120,7 @@ func RunCopy(ctx context.Context, o *CopyOptions) error {
 			return err
 		}
 	}
-	ctx, stop := signal.NotifyContext(ctx, syscall.SIGHUP, syscall.SIGQUIT)
+	ctx, stop := signal.NotifyContext(ctx, syscall.SIGQUIT)
 	defer stop()
 	client, err := o.connect(ctx, m)
 	if err != nil {

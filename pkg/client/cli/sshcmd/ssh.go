@@ -145,7 +145,7 @@ func Run(ctx context.Context, o *Options) error {
 		}
 		return o.runLocal(ctx, "ssh", o.sshArgs(program, m))
 	}
-	ctx, stop := signal.NotifyContext(ctx, syscall.SIGHUP, syscall.SIGQUIT)
+	ctx, stop := signal.NotifyContext(ctx, syscall.SIGQUIT)
 	defer stop()
 	client, err := o.connect(ctx, m)
 	if err != nil {

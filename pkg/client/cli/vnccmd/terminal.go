@@ -108,7 +108,7 @@ func (s *session) terminal(ctx context.Context) error {
 	defer d.onPanic()
 	// A broken pipe is then an error rather than the end of the program, which would leave the terminal raw.
 	signal.Ignore(syscall.SIGPIPE)
-	ctx, stop := signal.NotifyContext(ctx, syscall.SIGHUP, syscall.SIGQUIT)
+	ctx, stop := signal.NotifyContext(ctx, syscall.SIGQUIT)
 	defer stop()
 	if _, err := io.WriteString(out, enter); err != nil {
 		return errors.Join(err, s.first.Close())

@@ -39,19 +39,34 @@ type Server struct {
 	Status corev1.PodStatus
 	// Created, unless nil, gets the pod that is made, of which the client then hears nothing.
 	Created func(*corev1.Pod)
-	// Run is what a program in the pod does with its stream; it returns the program's exit code, or below 0 cuts the
-	// stream.
+	// Unanswered cuts the connection of a creation once the pod is made.
+	Unanswered bool
+	// Failing is how many looks at the pod fail from now on, and Lingers how many show it after its deletion.
+	Failing, Lingers int
+	// Run is what a program in the pod does with its stream; it returns the program's exit code, Cut or Doubtful.
 	Run func(process stream.Packets, command []string, query url.Values) int
 	// uid is that of the last deletion's precondition.
 	uid types.UID
-	// leases has how often the lease was taken, and how many lines came over it.
+	// lease is the last one. leases has how often it was taken, and lines how many came over it.
+	lease         *stream.Conn
 	leases, lines int
+	// notes are the files with exit codes.
+	notes map[string]int
 }
+
+// What Run returns of a program whose end is not known: the stream is cut, or, without its end, has Kubernetes' word of
+// exit code 0.
+const (
+	Cut      = -1
+	Doubtful = -2
+)
 
 // New starts one whose pod runs as soon as it is made, and whose programs end well.
 func New(t *testing.T, mode corev1.PersistentVolumeMode) *Server {
 	t.Helper()
-	s := &Server{API: clienttest.New(t), t: t, Status: corev1.PodStatus{Phase: corev1.PodRunning}}
+	s := &Server{
+		API: clienttest.New(t), t: t, Status: corev1.PodStatus{Phase: corev1.PodRunning}, notes: map[string]int{},
+	}
 	s.Run = func(stream.Packets, []string, url.Values) int { return 0 }
 	s.Put("/api/v1/namespaces/"+Namespace+"/persistentvolumeclaims/"+Claim, &corev1.PersistentVolumeClaim{
 		ObjectMeta: metav1.ObjectMeta{Namespace: Namespace, Name: Claim, UID: "claim-uid"},
@@ -86,6 +101,16 @@ func (s *Server) Lease() (leases, lines int) {
 	return s.leases, s.lines
 }
 
+// EndLease cuts the lease.
+func (s *Server) EndLease() {
+	s.mu.Lock()
+	lease := s.lease
+	s.mu.Unlock()
+	if err := lease.Close(); err != nil {
+		s.t.Error(err)
+	}
+}
+
 func (s *Server) answer(w http.ResponseWriter, code int, object any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)
@@ -111,6 +136,9 @@ func (s *Server) all(w http.ResponseWriter, r *http.Request) {
 		<-r.Context().Done() // nobody answers
 		return
 	}
+	if s.Unanswered {
+		panic(http.ErrAbortHandler)
+	}
 	s.answer(w, http.StatusCreated, pod)
 }
 
@@ -125,6 +153,18 @@ func (s *Server) one(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	pod := *s.pod
+	if r.Method == http.MethodGet {
+		if s.Failing > 0 {
+			s.Failing--
+			w.WriteHeader(http.StatusInternalServerError)
+			return
+		}
+		if s.pod.DeletionTimestamp != nil {
+			if s.Lingers--; s.Lingers <= 0 {
+				s.pod = nil
+			}
+		}
+	}
 	if r.Method == http.MethodDelete {
 		var options metav1.DeleteOptions
 		if err := json.NewDecoder(r.Body).Decode(&options); err != nil || options.Preconditions == nil {
@@ -132,7 +172,10 @@ func (s *Server) one(w http.ResponseWriter, r *http.Request) {
 		} else {
 			s.uid = *options.Preconditions.UID
 		}
-		s.pod = nil
+		pod.DeletionTimestamp = new(metav1.Now())
+		if s.pod = &pod; s.Lingers == 0 {
+			s.pod = nil
+		}
 	}
 	s.answer(w, http.StatusOK, pod)
 }
@@ -157,6 +200,7 @@ func (s *Server) attach(w http.ResponseWriter, r *http.Request) {
 	defer conn.Close()
 	s.mu.Lock()
 	s.leases++
+	s.lease = conn
 	s.mu.Unlock()
 	buffer := make([]byte, stream.BufferSize)
 	for {
@@ -179,10 +223,35 @@ func (s *Server) exec(w http.ResponseWriter, r *http.Request) {
 	}
 	defer conn.Close()
 	query := r.URL.Query()
-	code := s.Run(stream.Packets{Conn: conn}, query["command"], query)
+	// bash -c SCRIPT guestfs FILE, and the program, whose exit code is noted in the file: without one that is printed.
+	const words = 5
+	command := query["command"]
+	if len(command) < words || command[0] != "/bin/bash" || command[1] != "-c" || command[3] != "guestfs" {
+		s.t.Errorf("%q notes no exit code", command)
+		return
+	}
+	far, note, code := stream.Packets{Conn: conn}, command[words-1], 0
+	if len(command) > words {
+		code = s.Run(far, command[words:], query)
+	} else {
+		s.mu.Lock()
+		text := ""
+		if code, ok := s.notes[note]; ok {
+			text = strconv.Itoa(code)
+		}
+		s.mu.Unlock()
+		if _, err := far.Write([]byte("\x01" + text + "\n")); err != nil {
+			s.t.Error(err)
+		}
+	}
+	if code >= 0 {
+		s.mu.Lock()
+		s.notes[note] = code
+		s.mu.Unlock()
+	}
 	status := metav1.Status{Status: metav1.StatusSuccess}
 	switch {
-	case code < 0:
+	case code == Cut:
 		return
 	case code > 0:
 		status = metav1.Status{
