@@ -9,6 +9,7 @@ import (
 	"crypto/x509/pkix"
 	"encoding/json"
 	"encoding/pem"
+	"errors"
 	"math/big"
 	"strings"
 	"testing"
@@ -26,6 +27,7 @@ import (
 
 	"github.com/virtkit/virtkit/pkg/controller/optional"
 	"github.com/virtkit/virtkit/pkg/names"
+	"github.com/virtkit/virtkit/pkg/service/frame"
 )
 
 // ingressOf reads the spec of an Ingress, JSON.
@@ -199,8 +201,11 @@ func TestCertificateFor(t *testing.T) {
 // routeReader lists Routes as an optional.Access does, which has none where the cluster lacks the kind.
 type routeReader struct {
 	*optional.Access
-	items []unstructured.Unstructured
+	items     []unstructured.Unstructured
+	unsettled bool
 }
+
+func (r routeReader) Settled(context.Context) (bool, error) { return !r.unsettled, nil }
 
 func (r routeReader) List(_ context.Context, into client.ObjectList, _ ...client.ListOption) error {
 	into.(*unstructured.UnstructuredList).Items = r.items
@@ -259,6 +264,33 @@ func TestFind(t *testing.T) {
 		if err != nil || tc.want == nil && host != "" || tc.want != nil && host != tc.want.Host {
 			t.Errorf("%s: host %q %v", name, host, err)
 		}
+	}
+}
+
+// In the moment after virt-controller has begun nobody knows whether a Route leads to exports: the proxy's pods stay.
+// An Ingress is known at once.
+func TestUnsettled(t *testing.T) {
+	scheme := runtime.NewScheme()
+	if err := clientgoscheme.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	proxy := &appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Namespace: names.Namespace, Name: names.VirtExportProxy},
+		Spec:       appsv1.DeploymentSpec{Replicas: new(int32(5))},
+	}
+	reader := fakeclient.NewClientBuilder().WithScheme(scheme).Build()
+	ways := &Ways{Client: reader, Live: reader, Routes: routeReader{unsettled: true}}
+	if found, err := ways.Find(t.Context(), now); !errors.Is(err, frame.ErrStale) || found != nil {
+		t.Errorf("%+v %v", found, err)
+	}
+	if _, err := (&Proxy{Entrances: ways}).look(t.Context(), proxy); !errors.Is(err, frame.ErrStale) {
+		t.Errorf("the proxy's pods are decided on: %v", err)
+	}
+	ingress := ingressOf(t, "i", `{"rules":[{"host":"vms.example.com",`+toProxy+`}]}`)
+	ways.Client = fakeclient.NewClientBuilder().WithScheme(scheme).WithObjects(&ingress).Build()
+	view, err := (&Proxy{Entrances: ways}).look(t.Context(), proxy)
+	if err != nil || view.Host != "vms.example.com" {
+		t.Errorf("an Ingress: %+v %v", view, err)
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"kubevirt.io/api/export/v1beta1"
 
 	"github.com/virtkit/virtkit/pkg/names"
+	"github.com/virtkit/virtkit/pkg/service/frame"
 	"github.com/virtkit/virtkit/pkg/vm/conditions"
 	"github.com/virtkit/virtkit/pkg/vm/exports"
 )
@@ -86,7 +87,13 @@ func (v *View) servePod(step *Step, identity *identity) {
 		v.set(status, v1beta1.ConditionReady, corev1.ConditionTrue, exports.ReasonPodReady, "")
 		status.Links = &v1beta1.VirtualMachineExportLinks{Internal: exports.Links(
 			exports.Host(v.Export.Namespace, v.Export.Name), identity.Certificate, step.Volumes, v.VM != nil)}
-		if v.Entrance != nil {
+		switch {
+		case v.Unsettled:
+			if v.Export.Status != nil && v.Export.Status.Links != nil {
+				status.Links.External = v.Export.Status.Links.External
+			}
+			step.RequeueAfter = min(step.RequeueAfter, frame.CatchUp)
+		case v.Entrance != nil:
 			status.Links.External = exports.ExternalLinks(
 				exports.External(v.Entrance.Host, v.Export.Namespace, v.Export.Name), v.Entrance.Certificate,
 				step.Volumes, v.VM != nil)
