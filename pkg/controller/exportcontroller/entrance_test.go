@@ -43,14 +43,33 @@ func ingressOf(t *testing.T, name, spec string) networkingv1.Ingress {
 func routeOf(name, to string, hosts ...string) unstructured.Unstructured {
 	route := unstructured.Unstructured{Object: map[string]any{
 		"metadata": map[string]any{"namespace": names.Namespace, "name": name},
-		"spec":     map[string]any{"to": map[string]any{"name": to}},
+		"spec": map[string]any{
+			"to":  map[string]any{"kind": "Service", "name": to},
+			"tls": map[string]any{"termination": "reencrypt"},
+		},
 	}}
 	route.SetGroupVersionKind(routes)
-	var admitted []any
+	var routers []any
 	for _, host := range hosts {
-		admitted = append(admitted, map[string]any{"host": host})
+		routers = append(routers, routerSays(host, "True"))
 	}
-	if err := unstructured.SetNestedSlice(route.Object, admitted, "status", "ingress"); err != nil {
+	if err := unstructured.SetNestedSlice(route.Object, routers, "status", "ingress"); err != nil {
+		panic(err)
+	}
+	return route
+}
+
+// routerSays is what a router writes into a Route's status.
+func routerSays(host, admitted string) map[string]any {
+	return map[string]any{"host": host, "routerName": "default", "conditions": []any{
+		map[string]any{"type": "Admitted", "status": admitted},
+	}}
+}
+
+// routeWith returns a Route to virt-exportproxy with another value at a path.
+func routeWith(value any, path ...string) unstructured.Unstructured {
+	route := routeOf("r", names.VirtExportProxy, "vms.example.com")
+	if err := unstructured.SetNestedField(route.Object, value, path...); err != nil {
 		panic(err)
 	}
 	return route
@@ -119,6 +138,16 @@ func TestHostOfRoute(t *testing.T) {
 		{routeOf("r", "x", "vms.example.com"), ""},
 		{routeOf("r", names.VirtExportProxy, "a/b"), ""},
 		{unstructured.Unstructured{Object: map[string]any{"spec": "x", "status": 1}}, ""},
+		// refused, for the host is another's
+		{routeWith([]any{routerSays("vms.example.com", "False")}, "status", "ingress"), ""},
+		{routeWith([]any{map[string]any{"host": "vms.example.com"}}, "status", "ingress"), ""},
+		{routeWith([]any{map[string]any{"host": "a.org", "conditions": "x"}, int64(1)}, "status", "ingress"), ""},
+		{
+			routeWith([]any{routerSays("a.org", "False"), routerSays("b.org", "True")}, "status", "ingress"), "b.org",
+		},
+		{routeWith("", "spec", "to", "kind"), "vms.example.com"},
+		{routeWith("Pod", "spec", "to", "kind"), ""},
+		{routeWith(nil, "spec", "tls"), ""},
 	} {
 		if got := hostOfRoute(&tc.route); got != tc.want {
 			t.Errorf("%v: %q", tc.route.Object, got)
