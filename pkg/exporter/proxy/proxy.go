@@ -14,7 +14,6 @@ import (
 	"crypto/x509"
 	"encoding/base64"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
@@ -154,7 +153,7 @@ func (h *Handler) pass(w http.ResponseWriter, r *http.Request, asked exports.Req
 			"peer", r.RemoteAddr, "bytes", out.bytes, "took", time.Since(began))
 	}()
 	(&httputil.ReverseProxy{
-		Transport:      transport,
+		Transport:      once{transport},
 		Rewrite:        func(p *httputil.ProxyRequest) { rewrite(p, host, asked.Path, export) },
 		ErrorLog:       slog.NewLogLogger(h.Log.Handler(), slog.LevelDebug),
 		ModifyResponse: answered,
@@ -183,36 +182,6 @@ func rewrite(p *httputil.ProxyRequest, host, path string, export *Export) {
 		p.Out.Header.Set(names.HeaderExportAddress, export.Address)
 		p.Out.Header.Set(names.HeaderExportAuthority, base64.StdEncoding.EncodeToString([]byte(export.Certificate)))
 	}
-}
-
-// errAway is the reason for which an answer is not passed on.
-var errAway = errors.New("it leads to another address")
-
-// answered checks an answer of an export's server, which is a tenant's: it can set no cookie for the host that all
-// exports have, and cannot lead a client, with its token, to another host.
-func answered(response *http.Response) error {
-	header := response.Header
-	secure(header)
-	for _, name := range []string{
-		"Set-Cookie", "Strict-Transport-Security", "Clear-Site-Data", "Alt-Svc", "Refresh", "Link",
-		"Access-Control-Allow-Origin", "Access-Control-Allow-Credentials", "Service-Worker-Allowed",
-	} {
-		header.Del(name)
-	}
-	switch code := response.StatusCode; {
-	case code == http.StatusSwitchingProtocols:
-		return errAway
-	case code >= 300 && code < 400 && code != http.StatusNotModified && !below(header.Get("Location")):
-		return fmt.Errorf("answer %s: %w", strconv.Itoa(code), errAway)
-	}
-	return nil
-}
-
-// below reports whether a location is one next to the request's, as that of a directory is.
-func below(location string) bool {
-	at, err := url.Parse(location)
-	return err == nil && location != "" && at.Scheme == "" && at.Host == "" && !strings.HasPrefix(location, "/") &&
-		!strings.Contains(location, `\`) && !strings.HasPrefix(location, "..")
 }
 
 // patient gives a client some time for each part of an answer.

@@ -7,9 +7,11 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -199,15 +201,39 @@ func TestHostileServer(t *testing.T) {
 		w.Header().Set("Content-Type", "text/html")
 		w.Header().Set("Content-Security-Policy", "default-src *")
 		w.Header().Set("Access-Control-Allow-Origin", "*")
+		w.Header().Set("NEL", `{"report_to":"g","max_age":31536000,"success_fraction":1}`)
+		w.Header().Set("Report-To", `{"group":"g","max_age":31536000,"endpoints":[{"url":"https://evil.example.com"}]}`)
+		w.Header().Set("WWW-Authenticate", "Basic")
+		w.Header().Set("X-Anything", "a")
+		w.Header().Set("Trailer", "X-After")
 		if location != "" {
 			w.Header().Set("Location", location)
 		}
 		w.WriteHeader(code)
+		if code == http.StatusOK {
+			_, _ = io.WriteString(w, "<script>")
+			w.Header().Set("X-After", "b")
+			w.Header().Set(http.TrailerPrefix+"Set-Cookie", "c=d")
+		}
 	})
-	r, _ := ask(t, front, http.MethodGet, disk, withToken())
-	if r.Header.Get("Set-Cookie") != "" || r.Header.Get("Access-Control-Allow-Origin") != "" ||
-		strings.Join(r.Header.Values("Content-Security-Policy"), "|") != "sandbox; default-src 'none'" {
-		t.Error(r.Header)
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, front.URL+disk, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.Header = withToken()
+	response, err := front.Client().Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	if _, err := io.ReadAll(response.Body); err != nil { // the trailer comes after it
+		t.Fatal(err)
+	}
+	headers := slices.Sorted(maps.Keys(response.Header))
+	if strings.Join(headers, " ") != "Cache-Control Content-Security-Policy Content-Type Date X-Content-Type-Options" ||
+		strings.Join(response.Header.Values("Content-Security-Policy"), "|") != "sandbox; default-src 'none'" ||
+		len(response.Trailer) > 0 {
+		t.Errorf("%v, at the end %v", response.Header, response.Trailer)
 	}
 	for location, code = range map[string]int{
 		"https://evil.example.com/": 302, "//evil.example.com": 301, "/other": 307, `\\evil.example.com`: 302,
