@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -49,12 +50,20 @@ func below(location string) bool {
 		!strings.Contains(location, `\`) && !strings.HasPrefix(location, "..")
 }
 
-// once takes an answer without what may come after its body.
+// once takes one answer, without what may come before it and after its body.
 type once struct{ transport *http.Transport }
+
+// untraced is a context whose values nobody sees.
+type untraced struct{ context.Context }
+
+// Value implements context.Context.
+func (untraced) Value(any) any { return nil }
 
 // RoundTrip implements http.RoundTripper.
 func (o once) RoundTrip(r *http.Request) (*http.Response, error) {
-	response, err := o.transport.RoundTrip(r)
+	// httputil.ReverseProxy passes on answers 1xx by a trace in the context. Without it the transport drops them, and
+	// bounds them with the headers.
+	response, err := o.transport.RoundTrip(r.WithContext(untraced{r.Context()}))
 	if err != nil {
 		return nil, err
 	}

@@ -11,6 +11,8 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/http/httptrace"
+	"net/textproto"
 	"slices"
 	"strings"
 	"testing"
@@ -252,6 +254,49 @@ func TestHostileServer(t *testing.T) {
 	location, code = "", http.StatusNotModified
 	if r, _ := ask(t, front, http.MethodGet, disk, withToken()); r.StatusCode != http.StatusNotModified {
 		t.Error(r.Status)
+	}
+}
+
+// What a tenant's server says before its answer reaches nobody, and is bounded.
+func TestEarlyAnswers(t *testing.T) {
+	endless := false
+	front := newProxy(t, func(w http.ResponseWriter, r *http.Request) {
+		for n := 0; n < 1 || endless && r.Context().Err() == nil; n++ {
+			w.Header().Set("Set-Cookie", "a=b")
+			w.WriteHeader(http.StatusEarlyHints)
+		}
+		w.Header().Del("Set-Cookie")
+		_, _ = io.WriteString(w, "disk")
+	})
+	get := func() (early []int, code int) {
+		t.Helper()
+		ctx := httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{
+			Got1xxResponse: func(code int, _ textproto.MIMEHeader) error {
+				early = append(early, code)
+				if len(early) > 100 {
+					return errors.New("too many answers")
+				}
+				return nil
+			},
+		})
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, front.URL+disk, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		request.Header = withToken()
+		response, err := front.Client().Do(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer response.Body.Close()
+		return early, response.StatusCode
+	}
+	if early, code := get(); code != http.StatusOK || len(early) > 0 {
+		t.Errorf("%v %d", early, code)
+	}
+	endless = true
+	if early, code := get(); code != http.StatusBadGateway || len(early) > 0 {
+		t.Errorf("without end: %v %d", early, code)
 	}
 }
 
