@@ -28,9 +28,10 @@ import (
 )
 
 const (
-	// requests is the number of requests that are answered at once. Each export's server has a bound of its own.
-	requests  = 128
-	maxHeader = 16 << 10
+	// requests is the number of requests that are answered at once, ofNamespace of those to exports of one namespace.
+	// Each export's server has a bound of its own.
+	requests, ofNamespace = 128, 32
+	maxHeader             = 16 << 10
 	// dialWithin is how long it may take to reach an export's server. It answers within answerIn: it reads a disk
 	// before the first byte of a qcow2 image.
 	dialWithin, answerIn = 10 * time.Second, 6 * time.Hour
@@ -64,7 +65,7 @@ type Handler struct {
 	Stall time.Duration
 	Log   *slog.Logger
 
-	slots      chan struct{}
+	slots      slots
 	transports transports
 }
 
@@ -72,7 +73,6 @@ type Handler struct {
 func NewHandler(find Finder, stall time.Duration, log *slog.Logger) *Handler {
 	return &Handler{
 		Exports: find, Dial: (&net.Dialer{Timeout: dialWithin}).DialContext, Stall: stall, Log: log,
-		slots: make(chan struct{}, requests),
 	}
 }
 
@@ -100,14 +100,8 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			http.StatusUnauthorized)
 		return
 	}
-	select {
-	case h.slots <- struct{}{}:
-		defer func() { <-h.slots }()
-	default:
-		unavailable(w, "too many downloads are under way: try again later")
-		return
-	}
-	export, err := h.Exports.Find(r.Context(), asked.Namespace, asked.Name)
+	// Whoever looks takes no slot: nobody has seen the token yet.
+	export, err := h.find(r.Context(), asked)
 	switch {
 	case errors.Is(err, errAbsent):
 		http.Error(w, err.Error(), http.StatusNotFound)
@@ -119,8 +113,19 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case !export.Ready:
 		unavailable(w, "the export is not ready: its conditions say why")
 		return
+	case !h.slots.take(asked.Namespace):
+		unavailable(w, "too many downloads are under way: try again later")
+		return
 	}
+	defer h.slots.give(asked.Namespace)
 	h.pass(w, r, asked, export)
+}
+
+// find looks for an export, for as long as the API server may take.
+func (h *Handler) find(ctx context.Context, asked exports.Requested) (*Export, error) {
+	ctx, cancel := context.WithTimeout(ctx, dialWithin)
+	defer cancel()
+	return h.Exports.Find(ctx, asked.Namespace, asked.Name)
 }
 
 func unavailable(w http.ResponseWriter, why string) {

@@ -50,7 +50,8 @@ func pair(t *testing.T) (authority string, leaf tls.Certificate) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	issued, err := root.Issue(certs.Leaf{CommonName: "e", DNSNames: []string{host}}, time.Now(), time.Hour)
+	hosts := []string{host, "virt-export-e.ns2.svc"}
+	issued, err := root.Issue(certs.Leaf{CommonName: "e", DNSNames: hosts}, time.Now(), time.Hour)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,11 +73,12 @@ func newProxy(t *testing.T, answer http.HandlerFunc) *httptest.Server {
 			Ready: true, Authority: authority, Certificate: "OUTSIDE",
 			Address: exports.External("vms.example.com", "ns", "e"),
 		},
+		"ns2/e":      {Ready: true, Authority: authority},
 		"ns/pending": {Authority: authority}, "ns/none": {Ready: true},
 		"ns/other": {Ready: true, Authority: other},
 	}, time.Minute, slog.New(slog.DiscardHandler))
 	h.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
-		if !strings.HasPrefix(address, "virt-export-") || !strings.HasSuffix(address, ".ns.svc:443") {
+		if !strings.HasPrefix(address, "virt-export-") || !strings.HasSuffix(address, ".svc:443") {
 			t.Errorf("dials %s", address)
 		}
 		return (&net.Dialer{}).DialContext(ctx, network, server.Listener.Addr().String())
