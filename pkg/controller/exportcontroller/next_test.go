@@ -431,6 +431,11 @@ func TestExternal(t *testing.T) {
 		t.Errorf("nothing leads there: %+v", links)
 	}
 	v.Entrance = &Entrance{Host: "vms.example.com", Certificate: "OUTSIDE"}
+	// A pod from before external links serves volumes there, and no manifests.
+	if link := Next(v).Status.Links.External; link == nil || len(link.Volumes) != 1 || len(link.Manifests) != 0 {
+		t.Errorf("a pod from before: %+v", link)
+	}
+	v.Pod.Spec = Pod(v.Export, nil, Facts{}).Spec
 	step := Next(v)
 	const at = "https://vms.example.com/api/export.kubevirt.io/v1beta1/namespaces/ns/virtualmachineexports/e"
 	link := step.Status.Links.External

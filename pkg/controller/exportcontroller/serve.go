@@ -96,7 +96,7 @@ func (v *View) servePod(step *Step, identity *identity) {
 		case v.Entrance != nil:
 			status.Links.External = exports.ExternalLinks(
 				exports.External(v.Entrance.Host, v.Export.Namespace, v.Export.Name), v.Entrance.Certificate,
-				step.Volumes, v.VM != nil)
+				step.Volumes, v.VM != nil && knowsOutside(pod))
 			// No event says that the certificate was made, or renewed.
 			step.RequeueAfter = min(step.RequeueAfter, watchful)
 		}
@@ -124,6 +124,14 @@ func (v *View) planPod(step *Step, identity *identity) {
 		})
 	}
 	step.CreatePod = Pod(v.Export, step.Volumes, facts)
+}
+
+// knowsOutside reports whether the server of a pod has manifests for clients outside of the cluster: it is told its host
+// for them. That of an export from before external links has none, and 404 would be its answer.
+func knowsOutside(pod *corev1.Pod) bool {
+	return slices.ContainsFunc(pod.Spec.Containers, func(c corev1.Container) bool {
+		return slices.ContainsFunc(c.Args, func(arg string) bool { return strings.HasPrefix(arg, hostFlag) })
+	})
 }
 
 func isReady(pod *corev1.Pod) bool {
