@@ -57,8 +57,18 @@ func TestExportOutside(tt *testing.T) {
 	route := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "route.openshift.io/v1", "kind": "Route",
 		"metadata": map[string]any{"namespace": names.Namespace, "name": "exports"},
-		"spec":     map[string]any{"to": map[string]any{"kind": "Service", "name": names.VirtExportProxy}},
-		"status":   map[string]any{"ingress": []any{map[string]any{"host": "route.example.com"}}},
+		"spec": map[string]any{
+			"to":  map[string]any{"kind": "Service", "name": names.VirtExportProxy},
+			"tls": map[string]any{"termination": "reencrypt"},
+		},
+		"status": map[string]any{"ingress": []any{
+			map[string]any{"host": "refused.example.com", "conditions": []any{
+				map[string]any{"type": "Admitted", "status": "False", "reason": "HostAlreadyClaimed"},
+			}},
+			map[string]any{"host": "route.example.com", "conditions": []any{
+				map[string]any{"type": "Admitted", "status": "True"},
+			}},
+		}},
 	}}
 	t.eventually("Routes are served", func() (bool, error) {
 		return cluster.Client.Create(t.ctx, route.DeepCopy()) == nil, nil

@@ -2,7 +2,10 @@ package exporter
 
 import (
 	"encoding/base64"
+	"io"
+	"log/slog"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 
@@ -50,5 +53,33 @@ func TestExternalManifests(t *testing.T) {
 	}
 	if got := body(t, e.get(names.ExportManifests)); got != ofVM {
 		t.Errorf("inside: %s", got)
+	}
+}
+
+// Where nobody knows who signed the certificate of the entrance, its authorities are all that the cluster has.
+func TestManyAuthorities(t *testing.T) {
+	e := newExport(t)
+	e.write("manifests/all.json", ofVM)
+	server := httptest.NewUnstartedServer(nil)
+	server.Config = newServer(e, slog.New(slog.DiscardHandler))
+	server.Start()
+	defer server.Close()
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet,
+		server.URL+names.ExportExternal+"manifests/all", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	authorities := strings.Repeat("A", 40<<10)
+	request.Header.Set(names.HeaderExportToken, token)
+	request.Header.Set(names.HeaderExportAddress, "https://vms.example.com/api/x/exp")
+	request.Header.Set(names.HeaderExportAuthority, base64.StdEncoding.EncodeToString([]byte(authorities)))
+	response, err := server.Client().Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	got, err := io.ReadAll(response.Body)
+	if err != nil || response.StatusCode != http.StatusOK || !strings.Contains(string(got), authorities) {
+		t.Errorf("%s, %d bytes, %v", response.Status, len(got), err)
 	}
 }

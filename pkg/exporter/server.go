@@ -71,7 +71,8 @@ type Options struct {
 const (
 	// downloads is the number of requests that are answered at once.
 	downloads = 8
-	maxHeader = 16 << 10
+	// maxHeader is enough for the certificates that virt-exportproxy sends, as many as the cluster has authorities.
+	maxHeader = 64 << 10
 	// maxToken bounds the token's file, bytes: a Secret may be as large.
 	maxToken = 1 << 20
 )
@@ -88,14 +89,7 @@ func Run(ctx context.Context, o Options) error {
 	}
 	ctx, cancel := context.WithDeadline(ctx, o.Deadline)
 	defer cancel()
-	server := &http.Server{
-		Handler: NewHandler(o), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: time.Minute,
-		MaxHeaderBytes: maxHeader,
-		// Nothing is read after the headers.
-		ReadTimeout: 20 * time.Second,
-		// A certificate's complaints are the clients'.
-		ErrorLog: slog.NewLogLogger(o.Log.Handler(), slog.LevelDebug),
-	}
+	server := newServer(NewHandler(o), o.Log)
 	if err := o.show(ctx); err != nil {
 		return errors.Join(err, listener.Close())
 	}
@@ -109,6 +103,17 @@ func Run(ctx context.Context, o Options) error {
 		return nil
 	}
 	return err
+}
+
+func newServer(handler http.Handler, log *slog.Logger) *http.Server {
+	return &http.Server{
+		Handler: handler, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: time.Minute,
+		MaxHeaderBytes: maxHeader,
+		// Nothing is read after the headers.
+		ReadTimeout: 20 * time.Second,
+		// A certificate's complaints are the clients'.
+		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),
+	}
 }
 
 // handler answers requests.

@@ -89,20 +89,33 @@ func hostOfIngress(ingress *networkingv1.Ingress) string {
 	return ""
 }
 
-// hostOfRoute returns the host of an OpenShift Route to virt-exportproxy that a router has admitted.
+// hostOfRoute returns the host of an OpenShift Route to virt-exportproxy that a router has admitted. A router writes the
+// host also of a Route that it refuses, as one whose host is another namespace's. Without TLS a Route has no https.
 func hostOfRoute(route *unstructured.Unstructured) string {
+	kind, _, _ := unstructured.NestedString(route.Object, "spec", "to", "kind")
 	to, _, _ := unstructured.NestedString(route.Object, "spec", "to", "name")
-	admitted, _, _ := unstructured.NestedSlice(route.Object, "status", "ingress")
-	if to != names.VirtExportProxy || route.GetDeletionTimestamp() != nil {
+	tls, _, _ := unstructured.NestedMap(route.Object, "spec", "tls")
+	routers, _, _ := unstructured.NestedSlice(route.Object, "status", "ingress")
+	if to != names.VirtExportProxy || kind != "" && kind != "Service" || tls == nil ||
+		route.GetDeletionTimestamp() != nil {
 		return ""
 	}
-	for _, by := range admitted {
-		fields, _ := by.(map[string]any)
-		if host, _ := fields["host"].(string); usable(host) {
+	for _, router := range routers {
+		says, _ := router.(map[string]any)
+		if host, _ := says["host"].(string); admitted(says) && usable(host) {
 			return host
 		}
 	}
 	return ""
+}
+
+// admitted reports whether a router serves a Route, by what it says in the Route's status.
+func admitted(says map[string]any) bool {
+	conditions, _ := says["conditions"].([]any)
+	return slices.ContainsFunc(conditions, func(c any) bool {
+		condition, _ := c.(map[string]any)
+		return condition["type"] == "Admitted" && condition["status"] == "True"
+	})
 }
 
 // usable reports whether a host is an address: one with a wildcard is none.

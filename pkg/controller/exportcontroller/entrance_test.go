@@ -9,6 +9,7 @@ import (
 	"crypto/x509/pkix"
 	"encoding/json"
 	"encoding/pem"
+	"errors"
 	"math/big"
 	"strings"
 	"testing"
@@ -26,6 +27,7 @@ import (
 
 	"github.com/virtkit/virtkit/pkg/controller/optional"
 	"github.com/virtkit/virtkit/pkg/names"
+	"github.com/virtkit/virtkit/pkg/service/frame"
 )
 
 // ingressOf reads the spec of an Ingress, JSON.
@@ -41,14 +43,33 @@ func ingressOf(t *testing.T, name, spec string) networkingv1.Ingress {
 func routeOf(name, to string, hosts ...string) unstructured.Unstructured {
 	route := unstructured.Unstructured{Object: map[string]any{
 		"metadata": map[string]any{"namespace": names.Namespace, "name": name},
-		"spec":     map[string]any{"to": map[string]any{"name": to}},
+		"spec": map[string]any{
+			"to":  map[string]any{"kind": "Service", "name": to},
+			"tls": map[string]any{"termination": "reencrypt"},
+		},
 	}}
 	route.SetGroupVersionKind(routes)
-	var admitted []any
+	var routers []any
 	for _, host := range hosts {
-		admitted = append(admitted, map[string]any{"host": host})
+		routers = append(routers, routerSays(host, "True"))
 	}
-	if err := unstructured.SetNestedSlice(route.Object, admitted, "status", "ingress"); err != nil {
+	if err := unstructured.SetNestedSlice(route.Object, routers, "status", "ingress"); err != nil {
+		panic(err)
+	}
+	return route
+}
+
+// routerSays is what a router writes into a Route's status.
+func routerSays(host, admitted string) map[string]any {
+	return map[string]any{"host": host, "routerName": "default", "conditions": []any{
+		map[string]any{"type": "Admitted", "status": admitted},
+	}}
+}
+
+// routeWith returns a Route to virt-exportproxy with another value at a path.
+func routeWith(value any, path ...string) unstructured.Unstructured {
+	route := routeOf("r", names.VirtExportProxy, "vms.example.com")
+	if err := unstructured.SetNestedField(route.Object, value, path...); err != nil {
 		panic(err)
 	}
 	return route
@@ -117,6 +138,16 @@ func TestHostOfRoute(t *testing.T) {
 		{routeOf("r", "x", "vms.example.com"), ""},
 		{routeOf("r", names.VirtExportProxy, "a/b"), ""},
 		{unstructured.Unstructured{Object: map[string]any{"spec": "x", "status": 1}}, ""},
+		// refused, for the host is another's
+		{routeWith([]any{routerSays("vms.example.com", "False")}, "status", "ingress"), ""},
+		{routeWith([]any{map[string]any{"host": "vms.example.com"}}, "status", "ingress"), ""},
+		{routeWith([]any{map[string]any{"host": "a.org", "conditions": "x"}, int64(1)}, "status", "ingress"), ""},
+		{
+			routeWith([]any{routerSays("a.org", "False"), routerSays("b.org", "True")}, "status", "ingress"), "b.org",
+		},
+		{routeWith("", "spec", "to", "kind"), "vms.example.com"},
+		{routeWith("Pod", "spec", "to", "kind"), ""},
+		{routeWith(nil, "spec", "tls"), ""},
 	} {
 		if got := hostOfRoute(&tc.route); got != tc.want {
 			t.Errorf("%v: %q", tc.route.Object, got)
@@ -199,8 +230,11 @@ func TestCertificateFor(t *testing.T) {
 // routeReader lists Routes as an optional.Access does, which has none where the cluster lacks the kind.
 type routeReader struct {
 	*optional.Access
-	items []unstructured.Unstructured
+	items     []unstructured.Unstructured
+	unsettled bool
 }
+
+func (r routeReader) Settled(context.Context) (bool, error) { return !r.unsettled, nil }
 
 func (r routeReader) List(_ context.Context, into client.ObjectList, _ ...client.ListOption) error {
 	into.(*unstructured.UnstructuredList).Items = r.items
@@ -259,6 +293,33 @@ func TestFind(t *testing.T) {
 		if err != nil || tc.want == nil && host != "" || tc.want != nil && host != tc.want.Host {
 			t.Errorf("%s: host %q %v", name, host, err)
 		}
+	}
+}
+
+// In the moment after virt-controller has begun nobody knows whether a Route leads to exports: the proxy's pods stay.
+// An Ingress is known at once.
+func TestUnsettled(t *testing.T) {
+	scheme := runtime.NewScheme()
+	if err := clientgoscheme.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	proxy := &appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Namespace: names.Namespace, Name: names.VirtExportProxy},
+		Spec:       appsv1.DeploymentSpec{Replicas: new(int32(5))},
+	}
+	reader := fakeclient.NewClientBuilder().WithScheme(scheme).Build()
+	ways := &Ways{Client: reader, Live: reader, Routes: routeReader{unsettled: true}}
+	if found, err := ways.Find(t.Context(), now); !errors.Is(err, frame.ErrStale) || found != nil {
+		t.Errorf("%+v %v", found, err)
+	}
+	if _, err := (&Proxy{Entrances: ways}).look(t.Context(), proxy); !errors.Is(err, frame.ErrStale) {
+		t.Errorf("the proxy's pods are decided on: %v", err)
+	}
+	ingress := ingressOf(t, "i", `{"rules":[{"host":"vms.example.com",`+toProxy+`}]}`)
+	ways.Client = fakeclient.NewClientBuilder().WithScheme(scheme).WithObjects(&ingress).Build()
+	view, err := (&Proxy{Entrances: ways}).look(t.Context(), proxy)
+	if err != nil || view.Host != "vms.example.com" {
+		t.Errorf("an Ingress: %+v %v", view, err)
 	}
 }
 

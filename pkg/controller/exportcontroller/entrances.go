@@ -31,9 +31,9 @@ const (
 
 // Entrances finds what leads to exports from outside of the cluster: it is a *Ways.
 type Entrances interface {
-	// Host returns the host of the entrance, "" when there is none.
+	// Host returns the host of the entrance, "" when there is none. The error is frame.ErrStale while nobody knows.
 	Host(ctx context.Context) (string, error)
-	// Find returns the entrance with its certificate, nil for none.
+	// Find returns the entrance with its certificate, nil for none. The error is frame.ErrStale while nobody knows.
 	Find(ctx context.Context, now time.Time) (*Entrance, error)
 	// Follow has a controller work on the users of each Route that changes.
 	Follow(c controller.Controller, users handler.MapFunc)
@@ -70,6 +70,8 @@ func RouteCache(mgr ctrl.Manager) (cache.Cache, error) {
 // RouteAccess has the methods of optional.Access that Ways calls.
 type RouteAccess interface {
 	List(ctx context.Context, into client.ObjectList, options ...client.ListOption) error
+	// Settled reports whether the list is that of the cluster. It is not in the moment after virt-controller has begun.
+	Settled(ctx context.Context) (bool, error)
 	Follow(c controller.Controller, users handler.MapFunc)
 }
 
@@ -97,12 +99,22 @@ func (w *Ways) choose(ctx context.Context) (way, error) {
 	if err := w.Client.List(ctx, &ingresses, client.InNamespace(names.Namespace)); err != nil {
 		return way{}, fmt.Errorf("list Ingresses: %w", err)
 	}
+	if found := choose(ingresses.Items, nil); found.host != "" {
+		return found, nil // whatever Routes there are
+	}
+	settled, err := w.Routes.Settled(ctx)
+	switch {
+	case err != nil:
+		return way{}, err
+	case !settled:
+		return way{}, frame.ErrStale
+	}
 	var list unstructured.UnstructuredList
 	list.SetGroupVersionKind(routes.GroupVersion().WithKind(routes.Kind + "List"))
 	if err := w.Routes.List(ctx, &list, client.InNamespace(names.Namespace)); err != nil {
 		return way{}, err
 	}
-	return choose(ingresses.Items, list.Items), nil
+	return choose(nil, list.Items), nil
 }
 
 // Find implements Entrances. It reads a Secret that an Ingress in virtkit's namespace names, and takes certificates of

@@ -64,7 +64,9 @@ func (r *Reconciler) look(ctx context.Context, export *v1beta1.VirtualMachineExp
 		}
 	}
 	if view.Pod != nil && isReady(view.Pod) {
-		if view.Entrance, err = r.Entrances.Find(ctx, view.Now); err != nil {
+		view.Entrance, err = r.Entrances.Find(ctx, view.Now)
+		view.Unsettled = errors.Is(err, frame.ErrStale)
+		if err != nil && !view.Unsettled {
 			return view, err
 		}
 	}

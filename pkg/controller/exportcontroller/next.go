@@ -69,8 +69,10 @@ type View struct {
 	Pod     *corev1.Pod
 	Service *corev1.Service
 
-	// Entrance is what leads to exports from outside of the cluster; nil for nothing.
-	Entrance *Entrance
+	// Entrance is what leads to exports from outside of the cluster; nil for nothing. Unsettled says that it is not
+	// known now, and that the link stays as it is.
+	Entrance  *Entrance
+	Unsettled bool
 
 	// Token is the token of an export that is to get one, Issued the certificate of a Service that has none.
 	Token  string

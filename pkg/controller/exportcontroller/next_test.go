@@ -12,6 +12,7 @@ import (
 	"kubevirt.io/api/export/v1beta1"
 	snapshotv1beta1 "kubevirt.io/api/snapshot/v1beta1"
 
+	"github.com/virtkit/virtkit/pkg/service/frame"
 	"github.com/virtkit/virtkit/pkg/vm/conditions"
 	"github.com/virtkit/virtkit/pkg/vm/exports"
 	"github.com/virtkit/virtkit/pkg/vm/uploads"
@@ -430,19 +431,30 @@ func TestExternal(t *testing.T) {
 		t.Errorf("nothing leads there: %+v", links)
 	}
 	v.Entrance = &Entrance{Host: "vms.example.com", Certificate: "OUTSIDE"}
+	// A pod from before external links serves volumes there, and no manifests.
+	if link := Next(v).Status.Links.External; link == nil || len(link.Volumes) != 1 || len(link.Manifests) != 0 {
+		t.Errorf("a pod from before: %+v", link)
+	}
+	v.Pod.Spec = Pod(v.Export, nil, Facts{}).Spec
 	step := Next(v)
 	const at = "https://vms.example.com/api/export.kubevirt.io/v1beta1/namespaces/ns/virtualmachineexports/e"
 	link := step.Status.Links.External
 	if link == nil || link.Cert != "OUTSIDE" || link.Volumes[0].Formats[0].Url != at+"/volumes/disk/disk.img" ||
-		link.Manifests[0].Url != at+"/external/manifests/all" || step.RequeueAfter > watchful {
+		link.Manifests[0].Url != at+"/external/manifests/all" || step.RequeueAfter != watchful {
 		t.Errorf("%+v, again after %s", link, step.RequeueAfter)
 	}
 	if link := Next(v).Status.Links.Internal; link.Cert != "PEM" ||
 		strings.Contains(link.Manifests[0].Url, "external") {
 		t.Errorf("inside: %+v", link)
 	}
+	// It stays while nobody knows what leads there.
+	v.Export.Status, v.Entrance, v.Unsettled = step.Status, nil, true
+	if step := Next(v); step.Status.Links.External == nil || step.Status.Links.External.Cert != "OUTSIDE" ||
+		step.Status.Phase != v1beta1.Ready || step.RequeueAfter != frame.CatchUp {
+		t.Errorf("unsettled: %+v, again after %s", step.Status.Links, step.RequeueAfter)
+	}
+	v.Unsettled = false
 	// It goes with what led there, also when the status has had it.
-	v.Export.Status, v.Entrance = step.Status, nil
 	if links := Next(v).Status.Links; links.External != nil {
 		t.Errorf("it stays: %+v", links.External)
 	}

@@ -24,6 +24,9 @@ const (
 	// serviceLabel leads the Service to the pod; KubeVirt's.
 	serviceLabel = "kubevirt.io.virt-export-service"
 
+	// hostFlag tells the server its host, for the manifests of clients outside of the cluster.
+	hostFlag = "--host="
+
 	volumeCert, volumeToken, volumeManifest = "certificates", "token", "manifest-data"
 )
 
@@ -59,7 +62,7 @@ func Pod(export *v1beta1.VirtualMachineExport, volumes []exports.Volume, facts F
 		ImagePullPolicy: cmp.Or(facts.Config.ImagePullPolicy, facts.ImagePullPolicy),
 		Command:         []string{"/usr/bin/" + names.VirtExport, "serve"},
 		Args: []string{
-			"--name=" + export.Name, "--host=" + exports.Host(export.Namespace, export.Name),
+			"--name=" + export.Name, hostFlag + exports.Host(export.Namespace, export.Name),
 			"--created=" + facts.Made.UTC().Format(time.RFC3339),
 			"--deadline=" + exports.Expiration(export).UTC().Format(time.RFC3339),
 		},

@@ -13,6 +13,7 @@ import (
 	"kubevirt.io/api/export/v1beta1"
 
 	"github.com/virtkit/virtkit/pkg/names"
+	"github.com/virtkit/virtkit/pkg/service/frame"
 	"github.com/virtkit/virtkit/pkg/vm/conditions"
 	"github.com/virtkit/virtkit/pkg/vm/exports"
 )
@@ -86,10 +87,16 @@ func (v *View) servePod(step *Step, identity *identity) {
 		v.set(status, v1beta1.ConditionReady, corev1.ConditionTrue, exports.ReasonPodReady, "")
 		status.Links = &v1beta1.VirtualMachineExportLinks{Internal: exports.Links(
 			exports.Host(v.Export.Namespace, v.Export.Name), identity.Certificate, step.Volumes, v.VM != nil)}
-		if v.Entrance != nil {
+		switch {
+		case v.Unsettled:
+			if v.Export.Status != nil && v.Export.Status.Links != nil {
+				status.Links.External = v.Export.Status.Links.External
+			}
+			step.RequeueAfter = min(step.RequeueAfter, frame.CatchUp)
+		case v.Entrance != nil:
 			status.Links.External = exports.ExternalLinks(
 				exports.External(v.Entrance.Host, v.Export.Namespace, v.Export.Name), v.Entrance.Certificate,
-				step.Volumes, v.VM != nil)
+				step.Volumes, v.VM != nil && knowsOutside(pod))
 			// No event says that the certificate was made, or renewed.
 			step.RequeueAfter = min(step.RequeueAfter, watchful)
 		}
@@ -117,6 +124,14 @@ func (v *View) planPod(step *Step, identity *identity) {
 		})
 	}
 	step.CreatePod = Pod(v.Export, step.Volumes, facts)
+}
+
+// knowsOutside reports whether the server of a pod has manifests for clients outside of the cluster: it is told its host
+// for them. That of an export from before external links has none, and 404 would be its answer.
+func knowsOutside(pod *corev1.Pod) bool {
+	return slices.ContainsFunc(pod.Spec.Containers, func(c corev1.Container) bool {
+		return slices.ContainsFunc(c.Args, func(arg string) bool { return strings.HasPrefix(arg, hostFlag) })
+	})
 }
 
 func isReady(pod *corev1.Pod) bool {

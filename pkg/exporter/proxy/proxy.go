@@ -14,7 +14,6 @@ import (
 	"crypto/x509"
 	"encoding/base64"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
@@ -29,9 +28,10 @@ import (
 )
 
 const (
-	// requests is the number of requests that are answered at once. Each export's server has a bound of its own.
-	requests  = 128
-	maxHeader = 16 << 10
+	// requests is the number of requests that are answered at once, ofNamespace of those to exports of one namespace.
+	// Each export's server has a bound of its own.
+	requests, ofNamespace = 128, 32
+	maxHeader             = 16 << 10
 	// dialWithin is how long it may take to reach an export's server. It answers within answerIn: it reads a disk
 	// before the first byte of a qcow2 image.
 	dialWithin, answerIn = 10 * time.Second, 6 * time.Hour
@@ -65,7 +65,7 @@ type Handler struct {
 	Stall time.Duration
 	Log   *slog.Logger
 
-	slots      chan struct{}
+	slots      slots
 	transports transports
 }
 
@@ -73,7 +73,6 @@ type Handler struct {
 func NewHandler(find Finder, stall time.Duration, log *slog.Logger) *Handler {
 	return &Handler{
 		Exports: find, Dial: (&net.Dialer{Timeout: dialWithin}).DialContext, Stall: stall, Log: log,
-		slots: make(chan struct{}, requests),
 	}
 }
 
@@ -101,14 +100,8 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			http.StatusUnauthorized)
 		return
 	}
-	select {
-	case h.slots <- struct{}{}:
-		defer func() { <-h.slots }()
-	default:
-		unavailable(w, "too many downloads are under way: try again later")
-		return
-	}
-	export, err := h.Exports.Find(r.Context(), asked.Namespace, asked.Name)
+	// Whoever looks takes no slot: nobody has seen the token yet.
+	export, err := h.find(r.Context(), asked)
 	switch {
 	case errors.Is(err, errAbsent):
 		http.Error(w, err.Error(), http.StatusNotFound)
@@ -120,8 +113,19 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case !export.Ready:
 		unavailable(w, "the export is not ready: its conditions say why")
 		return
+	case !h.slots.take(asked.Namespace):
+		unavailable(w, "too many downloads are under way: try again later")
+		return
 	}
+	defer h.slots.give(asked.Namespace)
 	h.pass(w, r, asked, export)
+}
+
+// find looks for an export, for as long as the API server may take.
+func (h *Handler) find(ctx context.Context, asked exports.Requested) (*Export, error) {
+	ctx, cancel := context.WithTimeout(ctx, dialWithin)
+	defer cancel()
+	return h.Exports.Find(ctx, asked.Namespace, asked.Name)
 }
 
 func unavailable(w http.ResponseWriter, why string) {
@@ -154,7 +158,7 @@ func (h *Handler) pass(w http.ResponseWriter, r *http.Request, asked exports.Req
 			"peer", r.RemoteAddr, "bytes", out.bytes, "took", time.Since(began))
 	}()
 	(&httputil.ReverseProxy{
-		Transport:      transport,
+		Transport:      once{transport},
 		Rewrite:        func(p *httputil.ProxyRequest) { rewrite(p, host, asked.Path, export) },
 		ErrorLog:       slog.NewLogLogger(h.Log.Handler(), slog.LevelDebug),
 		ModifyResponse: answered,
@@ -183,36 +187,6 @@ func rewrite(p *httputil.ProxyRequest, host, path string, export *Export) {
 		p.Out.Header.Set(names.HeaderExportAddress, export.Address)
 		p.Out.Header.Set(names.HeaderExportAuthority, base64.StdEncoding.EncodeToString([]byte(export.Certificate)))
 	}
-}
-
-// errAway is the reason for which an answer is not passed on.
-var errAway = errors.New("it leads to another address")
-
-// answered checks an answer of an export's server, which is a tenant's: it can set no cookie for the host that all
-// exports have, and cannot lead a client, with its token, to another host.
-func answered(response *http.Response) error {
-	header := response.Header
-	secure(header)
-	for _, name := range []string{
-		"Set-Cookie", "Strict-Transport-Security", "Clear-Site-Data", "Alt-Svc", "Refresh", "Link",
-		"Access-Control-Allow-Origin", "Access-Control-Allow-Credentials", "Service-Worker-Allowed",
-	} {
-		header.Del(name)
-	}
-	switch code := response.StatusCode; {
-	case code == http.StatusSwitchingProtocols:
-		return errAway
-	case code >= 300 && code < 400 && code != http.StatusNotModified && !below(header.Get("Location")):
-		return fmt.Errorf("answer %s: %w", strconv.Itoa(code), errAway)
-	}
-	return nil
-}
-
-// below reports whether a location is one next to the request's, as that of a directory is.
-func below(location string) bool {
-	at, err := url.Parse(location)
-	return err == nil && location != "" && at.Scheme == "" && at.Host == "" && !strings.HasPrefix(location, "/") &&
-		!strings.Contains(location, `\`) && !strings.HasPrefix(location, "..")
 }
 
 // patient gives a client some time for each part of an answer.

@@ -7,9 +7,13 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/http/httptrace"
+	"net/textproto"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -46,7 +50,8 @@ func pair(t *testing.T) (authority string, leaf tls.Certificate) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	issued, err := root.Issue(certs.Leaf{CommonName: "e", DNSNames: []string{host}}, time.Now(), time.Hour)
+	hosts := []string{host, "virt-export-e.ns2.svc"}
+	issued, err := root.Issue(certs.Leaf{CommonName: "e", DNSNames: hosts}, time.Now(), time.Hour)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -68,11 +73,12 @@ func newProxy(t *testing.T, answer http.HandlerFunc) *httptest.Server {
 			Ready: true, Authority: authority, Certificate: "OUTSIDE",
 			Address: exports.External("vms.example.com", "ns", "e"),
 		},
+		"ns2/e":      {Ready: true, Authority: authority},
 		"ns/pending": {Authority: authority}, "ns/none": {Ready: true},
 		"ns/other": {Ready: true, Authority: other},
 	}, time.Minute, slog.New(slog.DiscardHandler))
 	h.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
-		if !strings.HasPrefix(address, "virt-export-") || !strings.HasSuffix(address, ".ns.svc:443") {
+		if !strings.HasPrefix(address, "virt-export-") || !strings.HasSuffix(address, ".svc:443") {
 			t.Errorf("dials %s", address)
 		}
 		return (&net.Dialer{}).DialContext(ctx, network, server.Listener.Addr().String())
@@ -199,15 +205,39 @@ func TestHostileServer(t *testing.T) {
 		w.Header().Set("Content-Type", "text/html")
 		w.Header().Set("Content-Security-Policy", "default-src *")
 		w.Header().Set("Access-Control-Allow-Origin", "*")
+		w.Header().Set("NEL", `{"report_to":"g","max_age":31536000,"success_fraction":1}`)
+		w.Header().Set("Report-To", `{"group":"g","max_age":31536000,"endpoints":[{"url":"https://evil.example.com"}]}`)
+		w.Header().Set("WWW-Authenticate", "Basic")
+		w.Header().Set("X-Anything", "a")
+		w.Header().Set("Trailer", "X-After")
 		if location != "" {
 			w.Header().Set("Location", location)
 		}
 		w.WriteHeader(code)
+		if code == http.StatusOK {
+			_, _ = io.WriteString(w, "<script>")
+			w.Header().Set("X-After", "b")
+			w.Header().Set(http.TrailerPrefix+"Set-Cookie", "c=d")
+		}
 	})
-	r, _ := ask(t, front, http.MethodGet, disk, withToken())
-	if r.Header.Get("Set-Cookie") != "" || r.Header.Get("Access-Control-Allow-Origin") != "" ||
-		strings.Join(r.Header.Values("Content-Security-Policy"), "|") != "sandbox; default-src 'none'" {
-		t.Error(r.Header)
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, front.URL+disk, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.Header = withToken()
+	response, err := front.Client().Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	if _, err := io.ReadAll(response.Body); err != nil { // the trailer comes after it
+		t.Fatal(err)
+	}
+	headers := slices.Sorted(maps.Keys(response.Header))
+	if strings.Join(headers, " ") != "Cache-Control Content-Security-Policy Content-Type Date X-Content-Type-Options" ||
+		strings.Join(response.Header.Values("Content-Security-Policy"), "|") != "sandbox; default-src 'none'" ||
+		len(response.Trailer) > 0 {
+		t.Errorf("%v, at the end %v", response.Header, response.Trailer)
 	}
 	for location, code = range map[string]int{
 		"https://evil.example.com/": 302, "//evil.example.com": 301, "/other": 307, `\\evil.example.com`: 302,
@@ -226,6 +256,49 @@ func TestHostileServer(t *testing.T) {
 	location, code = "", http.StatusNotModified
 	if r, _ := ask(t, front, http.MethodGet, disk, withToken()); r.StatusCode != http.StatusNotModified {
 		t.Error(r.Status)
+	}
+}
+
+// What a tenant's server says before its answer reaches nobody, and is bounded.
+func TestEarlyAnswers(t *testing.T) {
+	endless := false
+	front := newProxy(t, func(w http.ResponseWriter, r *http.Request) {
+		for n := 0; n < 1 || endless && r.Context().Err() == nil; n++ {
+			w.Header().Set("Set-Cookie", "a=b")
+			w.WriteHeader(http.StatusEarlyHints)
+		}
+		w.Header().Del("Set-Cookie")
+		_, _ = io.WriteString(w, "disk")
+	})
+	get := func() (early []int, code int) {
+		t.Helper()
+		ctx := httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{
+			Got1xxResponse: func(code int, _ textproto.MIMEHeader) error {
+				early = append(early, code)
+				if len(early) > 100 {
+					return errors.New("too many answers")
+				}
+				return nil
+			},
+		})
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, front.URL+disk, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		request.Header = withToken()
+		response, err := front.Client().Do(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer response.Body.Close()
+		return early, response.StatusCode
+	}
+	if early, code := get(); code != http.StatusOK || len(early) > 0 {
+		t.Errorf("%v %d", early, code)
+	}
+	endless = true
+	if early, code := get(); code != http.StatusBadGateway || len(early) > 0 {
+		t.Errorf("without end: %v %d", early, code)
 	}
 }
 

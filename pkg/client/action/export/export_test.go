@@ -622,11 +622,12 @@ func TestWay(t *testing.T) {
 	}{
 		"both":                            {both, Reach{}, false, outside},
 		"the API server is asked for":     {both, Reach{PortForward: true}, true, inside},
+		"its answer comes late":           {both, Reach{measures: true}, true, inside},
 		"a command without a flag for it": {both, Reach{Inside: true}, true, inside},
 		"its Service is reached":          {both, Reach{ServiceURL: "localhost:1", Inside: true}, false, inside},
 		"inside alone":                    {v1beta1.VirtualMachineExportLinks{Internal: inside}, Reach{}, true, inside},
 		"outside alone": {
-			v1beta1.VirtualMachineExportLinks{External: outside}, Reach{Inside: true}, false, outside,
+			v1beta1.VirtualMachineExportLinks{External: outside}, Reach{Inside: true, measures: true}, false, outside,
 		},
 	} {
 		export := c.export.DeepCopy()

@@ -35,7 +35,8 @@ type Reach struct {
 	// commands whose users cannot say otherwise.
 	Inside bool
 
-	// measures says that the server reads the disk before it answers.
+	// measures says that the server reads the disk before it answers. What leads there from outside waits for an answer
+	// for a minute or less, and the server begins anew with the next request, so this goes inside, too.
 	measures bool
 }
 
@@ -61,8 +62,8 @@ func reach(ctx context.Context, api API, export *v1beta1.VirtualMachineExport, r
 		return nil, err
 	}
 	links := export.Status.Links
-	forward := r.PortForward ||
-		r.ServiceURL == "" && (links.External == nil || r.Inside && links.Internal != nil)
+	inside := (r.Inside || r.measures) && links.Internal != nil
+	forward := r.PortForward || r.ServiceURL == "" && (links.External == nil || inside)
 	link := links.External
 	if forward || r.ServiceURL != "" {
 		link = links.Internal

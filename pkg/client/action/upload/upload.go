@@ -90,13 +90,14 @@ const chunk = 64 << 10
 type Report struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata"`
-	// Bytes is how many bytes were sent.
+	// Bytes is how many bytes were sent. Of a raw file with holes a gzip stream without them is sent, on Linux.
 	Bytes int64 `json:"bytes"`
-	// SHA256 is their checksum, hexadecimal; it was verified. It is empty where the image went to CDI, which has none.
+	// SHA256 is the checksum of what was sent, hexadecimal; it was verified. It is empty where the image went to CDI,
+	// which has none.
 	SHA256 string `json:"sha256"`
 	// Format is what the image was once it was decompressed: raw, qcow2, vmdk, vhd or vhdx.
 	Format string `json:"format"`
-	// Compression is how the image came: gzip, xz or zstd; empty for not compressed.
+	// Compression is how the bytes came: gzip, xz or zstd; empty for not compressed.
 	Compression string `json:"compression,omitempty"`
 	// VirtualSize is the size of the image's disk, bytes.
 	VirtualSize int64 `json:"virtualSize"`

@@ -275,7 +275,7 @@ func Run(ctx context.Context, o *Options) error {
 	if o.Archive != "" {
 		has = "the files of"
 	} else if report.Format != "" {
-		sent += " (" + report.Format + ")"
+		sent += " (" + strings.TrimSuffix(report.Format+", "+report.Compression, ", ") + ")"
 	}
 	_, err = fmt.Fprintf(o.Factory.IO.Out, "%s %s has %s %s: %s were sent in %s\n", what, t.Name, has,
 		filepath.Base(o.path()), sent, took.Round(time.Second/10))

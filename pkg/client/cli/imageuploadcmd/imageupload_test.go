@@ -287,6 +287,13 @@ func TestRequest(t *testing.T) {
 	if err != nil || errOut != "" || out != said {
 		t.Errorf("%q, %q, %v", out, errOut, err)
 	}
+	// A raw file without its holes is sent as gzip: what was sent is not the file.
+	packed := state
+	packed.Received, packed.Compression = 4<<10, imageformat.Gzip
+	out, _, err = newServer(t, packed).withClaim().run("pvc", "disk", "--image-path", disk)
+	if err != nil || out != "claim disk has the disk of disk.raw: 4096 bytes (raw, gzip) were sent in 1.5s\n" {
+		t.Errorf("%q, %v", out, err)
+	}
 	if len(s.requests) != 1 {
 		t.Fatalf("requests %+v", s.requests)
 	}

@@ -67,7 +67,8 @@ When the connection is cut, the download goes on where it was. FILE is there whe
 When the download is interrupted or killed, or fails, the same command goes on with .FILE.part, if the disk is the same
 still, and says so; what nobody can go on with is removed.
 
-The connection goes to the export's external address, or, where it has none, through the API server.`,
+The connection goes to the export's external address, or, where it has none, and for qcow2 and ova, through
+the API server.`,
 		Example: cli.Examples(f.Program, `
 			virtctl vmexport download demo-export --vm=demo --output=disk.img.gz
 			virtctl vmexport download snap --snapshot=before-upgrade --volume=root --format=raw --output=root.img
