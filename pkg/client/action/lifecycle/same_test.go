@@ -100,3 +100,43 @@ func TestChooseMeans(t *testing.T) {
 		}
 	}
 }
+
+// TestChooseCancels: of two migrations that are not over, what a selector has found is what the cancel is about.
+func TestChooseCancels(t *testing.T) {
+	of := func(name string, at int64, deleted bool) v1.VirtualMachineInstanceMigration {
+		m := migration(name, v1.MigrationRunning, at)
+		m.UID = types.UID(name)
+		if deleted {
+			m.DeletionTimestamp = &metav1.Time{}
+		}
+		return m
+	}
+	owned := changed(instance(v1.Running), func(vmi *v1.VirtualMachineInstance) {
+		vmi.OwnerReferences = []metav1.OwnerReference{
+			*metav1.NewControllerRef(machine(v1.RunStrategyAlways), v1.VirtualMachineGroupVersionKind),
+		}
+	})
+	for name, c := range map[string]struct {
+		migrations []v1.VirtualMachineInstanceMigration
+		want       string
+	}{
+		"the newer is first":            {[]v1.VirtualMachineInstanceMigration{of("a", 2, false), of("b", 1, false)}, "a"},
+		"the newer is last":             {[]v1.VirtualMachineInstanceMigration{of("a", 1, false), of("b", 2, false)}, "b"},
+		"the newer is cancelled before": {[]v1.VirtualMachineInstanceMigration{of("a", 1, false), of("b", 2, true)}, "a"},
+	} {
+		w := &world{
+			recorder: recorder{vm: machine(v1.RunStrategyAlways), vmi: owned, migrations: c.migrations},
+			vms:      []v1.VirtualMachine{*machine(v1.RunStrategyAlways)},
+			vmis:     []v1.VirtualMachineInstance{*owned},
+		}
+		choice, err := Choose(t.Context(), w, MigrateCancel, false, "ns", "")
+		if err != nil || len(choice.Targets) != 1 {
+			t.Fatalf("%s: %+v, %v", name, choice, err)
+		}
+		err = Do(t.Context(), w, MigrateCancel, choice.Targets[0], Options{})
+		want := "delete virtualmachineinstancemigrations ns " + c.want + " "
+		if err != nil || len(w.lines) != 1 || !strings.HasPrefix(w.lines[0], want) {
+			t.Errorf("%s: %v, asked %q", name, err, w.lines)
+		}
+	}
+}
