@@ -42,6 +42,7 @@ func TestVerbsSpareAnother(t *testing.T) {
 			{Namespace: "ns", Name: "vm", UID: "vm"},
 			{Namespace: "ns", Name: "vm", UID: "vm", WithDisks: true},
 			{Namespace: "ns", Name: "vm", UID: "vmi", Instance: true},
+			{Namespace: "ns", Name: "vm", InstanceUID: "vmi"},
 		} {
 			if of.Instance && !verb.TakesInstance() {
 				continue
@@ -49,7 +50,11 @@ func TestVerbsSpareAnother(t *testing.T) {
 			if lines, err := ask(of); err != nil || len(lines) != 1 {
 				t.Errorf("%s of %+v: %v, asked %q", verb, of, err, lines)
 			}
-			of.UID = "earlier"
+			if of.UID != "" {
+				of.UID = "earlier"
+			} else {
+				of.InstanceUID = "earlier"
+			}
 			lines, err := ask(of)
 			if len(lines) > 0 || !errors.Is(err, action.ErrNotFound) ||
 				!strings.HasSuffix(err.Error(), "it is gone, and another of its name stays as it is") {
