@@ -116,6 +116,7 @@ func TestChooseCancels(t *testing.T) {
 		}
 		return m
 	}
+	list := func(m ...v1.VirtualMachineInstanceMigration) []v1.VirtualMachineInstanceMigration { return m }
 	owned := changed(instance(v1.Running), func(vmi *v1.VirtualMachineInstance) {
 		vmi.OwnerReferences = []metav1.OwnerReference{
 			*metav1.NewControllerRef(machine(v1.RunStrategyAlways), v1.VirtualMachineGroupVersionKind),
@@ -125,9 +126,10 @@ func TestChooseCancels(t *testing.T) {
 		migrations []v1.VirtualMachineInstanceMigration
 		want       string
 	}{
-		"the newer is first":            {[]v1.VirtualMachineInstanceMigration{of("a", 2, false), of("b", 1, false)}, "a"},
-		"the newer is last":             {[]v1.VirtualMachineInstanceMigration{of("a", 1, false), of("b", 2, false)}, "b"},
-		"the newer is cancelled before": {[]v1.VirtualMachineInstanceMigration{of("a", 1, false), of("b", 2, true)}, "a"},
+		"the newer is first":          {list(of("a", 2, false), of("b", 1, false)), "a"},
+		"the newer is last":           {list(of("a", 1, false), of("b", 2, false)), "b"},
+		"the newer is being deleted":  {list(of("a", 1, false), of("b", 2, true)), "a"},
+		"the last is being cancelled": {list(of("a", 2, false), of("b", 1, true)), "a"},
 	} {
 		w := &world{
 			recorder: recorder{vm: machine(v1.RunStrategyAlways), vmi: owned, migrations: c.migrations},
