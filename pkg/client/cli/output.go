@@ -164,6 +164,14 @@ func (o *Output) same() (printers.ResourcePrinter, error) {
 	return o.cached, nil
 }
 
+// Anew begins another table of custom columns, with its header, for what is printed next. All other formats are one
+// stream.
+func (o *Output) Anew() {
+	if _, ok := o.cached.(*customColumns); ok {
+		o.cached = nil
+	}
+}
+
 func (o *Output) printer() (printers.ResourcePrinter, error) {
 	format, argument, _ := strings.Cut(o.Format, "=")
 	if o.Format == "" && o.template != "" {

@@ -96,12 +96,18 @@ func migratingIn(ctx context.Context, lister Lister, verb Verb, namespace string
 	if err != nil && !apierrors.IsForbidden(err) {
 		return nil, fmt.Errorf("list migrations: %w", err)
 	}
-	out := map[string]types.UID{}
+	best := map[string]*v1.VirtualMachineInstanceMigration{}
 	if err == nil {
 		for i := range list.Items {
-			if m := &list.Items[i]; !m.IsFinal() && m.DeletionTimestamp == nil {
-				out[m.Namespace+"/"+m.Spec.VMIName] = m.UID
-			}
+			m := &list.Items[i]
+			of := m.Namespace + "/" + m.Spec.VMIName
+			best[of] = meant(best[of], m)
+		}
+	}
+	out := map[string]types.UID{}
+	for of, m := range best {
+		if !m.IsFinal() && m.DeletionTimestamp == nil {
+			out[of] = m.UID
 		}
 	}
 	return out, nil

@@ -109,16 +109,30 @@ func Migration(ctx context.Context, api API, t Target) (*v1.VirtualMachineInstan
 	}
 	var best *v1.VirtualMachineInstanceMigration
 	for i := range list.Items {
-		m := &list.Items[i]
-		if m.Spec.VMIName != t.Name {
-			continue
-		}
-		if best == nil || !m.IsFinal() && best.IsFinal() ||
-			m.IsFinal() == best.IsFinal() && best.CreationTimestamp.Before(&m.CreationTimestamp) {
-			best = m
+		if m := &list.Items[i]; m.Spec.VMIName == t.Name {
+			best = meant(best, m)
 		}
 	}
 	return best, nil
+}
+
+// meant returns which of two migrations of an instance a verb is about: one that is under way rather than one that is
+// being cancelled, and that rather than one that is over; else the newer. best may be nil.
+func meant(best, m *v1.VirtualMachineInstanceMigration) *v1.VirtualMachineInstanceMigration {
+	rank := func(m *v1.VirtualMachineInstanceMigration) int {
+		switch {
+		case m.IsFinal():
+			return 0
+		case m.DeletionTimestamp != nil:
+			return 1
+		}
+		return 2
+	}
+	if best == nil || rank(m) > rank(best) ||
+		rank(m) == rank(best) && best.CreationTimestamp.Before(&m.CreationTimestamp) {
+		return m
+	}
+	return best
 }
 
 // refusal is a request that failed. The server begins some of its messages with the machine, which is named already.

@@ -37,10 +37,18 @@ func (e *GoneError) Is(target error) bool { return target == action.ErrNotFound 
 
 func (e *GoneError) Unwrap() error { return e.Err }
 
-// Same returns a GoneError unless the machine of a target's name is the one that is meant. It is asked right before a
-// request that cannot name a UID itself. A target without a UID means any, and who may not read the machine is not kept
-// from the request.
+// Same returns a GoneError unless the machine of a target's name is the one that is meant, and its instance. It is
+// asked right before a request that cannot name a UID itself. A target without a UID means any, and who may not read
+// the machine is not kept from the request.
 func Same(ctx context.Context, api Looker, t Target) error {
+	if err := same(ctx, api, t); err != nil || t.InstanceUID == "" {
+		return err
+	}
+	t.Instance, t.UID = true, t.InstanceUID
+	return same(ctx, api, t)
+}
+
+func same(ctx context.Context, api Looker, t Target) error {
 	if t.UID == "" {
 		return nil
 	}

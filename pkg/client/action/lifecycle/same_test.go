@@ -42,6 +42,7 @@ func TestVerbsSpareAnother(t *testing.T) {
 			{Namespace: "ns", Name: "vm", UID: "vm"},
 			{Namespace: "ns", Name: "vm", UID: "vm", WithDisks: true},
 			{Namespace: "ns", Name: "vm", UID: "vmi", Instance: true},
+			{Namespace: "ns", Name: "vm", InstanceUID: "vmi"},
 		} {
 			if of.Instance && !verb.TakesInstance() {
 				continue
@@ -49,7 +50,11 @@ func TestVerbsSpareAnother(t *testing.T) {
 			if lines, err := ask(of); err != nil || len(lines) != 1 {
 				t.Errorf("%s of %+v: %v, asked %q", verb, of, err, lines)
 			}
-			of.UID = "earlier"
+			if of.UID != "" {
+				of.UID = "earlier"
+			} else {
+				of.InstanceUID = "earlier"
+			}
 			lines, err := ask(of)
 			if len(lines) > 0 || !errors.Is(err, action.ErrNotFound) ||
 				!strings.HasSuffix(err.Error(), "it is gone, and another of its name stays as it is") {
@@ -97,6 +102,48 @@ func TestChooseMeans(t *testing.T) {
 		}
 		if !slices.Equal(got, want) {
 			t.Errorf("%s means %q, not %q", verb, got, want)
+		}
+	}
+}
+
+// TestChooseCancels: of two migrations that are not over, what a selector has found is what the cancel is about.
+func TestChooseCancels(t *testing.T) {
+	of := func(name string, at int64, deleted bool) v1.VirtualMachineInstanceMigration {
+		m := migration(name, v1.MigrationRunning, at)
+		m.UID = types.UID(name)
+		if deleted {
+			m.DeletionTimestamp = &metav1.Time{}
+		}
+		return m
+	}
+	list := func(m ...v1.VirtualMachineInstanceMigration) []v1.VirtualMachineInstanceMigration { return m }
+	owned := changed(instance(v1.Running), func(vmi *v1.VirtualMachineInstance) {
+		vmi.OwnerReferences = []metav1.OwnerReference{
+			*metav1.NewControllerRef(machine(v1.RunStrategyAlways), v1.VirtualMachineGroupVersionKind),
+		}
+	})
+	for name, c := range map[string]struct {
+		migrations []v1.VirtualMachineInstanceMigration
+		want       string
+	}{
+		"the newer is first":          {list(of("a", 2, false), of("b", 1, false)), "a"},
+		"the newer is last":           {list(of("a", 1, false), of("b", 2, false)), "b"},
+		"the newer is being deleted":  {list(of("a", 1, false), of("b", 2, true)), "a"},
+		"the last is being cancelled": {list(of("a", 2, false), of("b", 1, true)), "a"},
+	} {
+		w := &world{
+			recorder: recorder{vm: machine(v1.RunStrategyAlways), vmi: owned, migrations: c.migrations},
+			vms:      []v1.VirtualMachine{*machine(v1.RunStrategyAlways)},
+			vmis:     []v1.VirtualMachineInstance{*owned},
+		}
+		choice, err := Choose(t.Context(), w, MigrateCancel, false, "ns", "")
+		if err != nil || len(choice.Targets) != 1 {
+			t.Fatalf("%s: %+v, %v", name, choice, err)
+		}
+		err = Do(t.Context(), w, MigrateCancel, choice.Targets[0], Options{})
+		want := "delete virtualmachineinstancemigrations ns " + c.want + " "
+		if err != nil || len(w.lines) != 1 || !strings.HasPrefix(w.lines[0], want) {
+			t.Errorf("%s: %v, asked %q", name, err, w.lines)
 		}
 	}
 }

@@ -79,6 +79,8 @@ type Target struct {
 	Instance bool
 	// UID is of the object that is meant, so that another is spared that has its name by now; empty for any.
 	UID types.UID
+	// InstanceUID is of the machine's instance that is meant; empty for any, and for none.
+	InstanceUID types.UID
 	// Migration is the UID of the migration that MigrateCancel means, so that it spares one that has begun since; empty
 	// for whichever is under way.
 	Migration types.UID

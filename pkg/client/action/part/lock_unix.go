@@ -31,7 +31,13 @@ func lock(file *os.File) error {
 }
 
 // own reports whether a file is this user's, and has one name.
-func own(info fs.FileInfo) bool {
+func own(info fs.FileInfo) bool { return owner(info) == os.Geteuid() }
+
+// owner returns the ID of a file's user; -1 where the file has other names: who gave it this one is not known then.
+func owner(info fs.FileInfo) int {
 	stat, ok := info.Sys().(*syscall.Stat_t)
-	return ok && int(stat.Uid) == os.Geteuid() && stat.Nlink == 1
+	if !ok || !info.IsDir() && stat.Nlink != 1 {
+		return -1
+	}
+	return int(stat.Uid)
 }

@@ -26,8 +26,8 @@ type File struct {
 	closed bool
 }
 
-// Name returns the name of the file that is written for path.
-func Name(path string) string {
+// beside returns the name of the file that is written for path.
+func beside(path string) string {
 	directory, name := filepath.Split(filepath.Clean(path))
 	return filepath.Join(directory, "."+name+".part")
 }
@@ -40,7 +40,7 @@ func Open(path string, permissions os.FileMode) (*File, error) {
 	if err != nil {
 		return nil, err
 	}
-	name := Name(path)
+	name := beside(path)
 	for range tries {
 		file, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|noFollow, permissions)
 		if err != nil {

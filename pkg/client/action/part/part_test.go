@@ -2,6 +2,7 @@ package part
 
 import (
 	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -127,6 +128,56 @@ func TestPlanted(t *testing.T) {
 		}
 		if data, err := os.ReadFile(victim); err != nil || string(data) != "data" {
 			t.Errorf("%q: %v", data, err)
+		}
+	}
+}
+
+// TestForeign: where others write, too, a link is followed only of those who could write the user's files anyway.
+func TestForeign(t *testing.T) {
+	const me, other, third = 1000, 1001, 1002
+	for _, tc := range []struct {
+		name      string
+		link, dir int
+		mode      fs.FileMode
+		foreign   bool
+	}{
+		{"in a user's own directory", other, me, 0o755, false},
+		{"in a group's directory", other, me, 0o775 | fs.ModeSetgid, true},
+		{"in a group's directory of a third", other, third, 0o775, true},
+		{"in everybody's directory", other, me, 0o777, true},
+		{"in /tmp", other, 0, 0o777 | fs.ModeSticky, true},
+		{"of nobody known", -1, me, 0o775, true},
+		{"the user's own", me, 0, 0o777 | fs.ModeSticky, false},
+		{"root's in /tmp", 0, 0, 0o777 | fs.ModeSticky, false},
+		{"root's in a group's directory", 0, other, 0o775, false},
+		{"the directory owner's", other, other, 0o777 | fs.ModeSticky, false},
+	} {
+		if got := foreign(tc.link, me, tc.dir, tc.mode); got != tc.foreign {
+			t.Errorf("a link %s: foreign is %v", tc.name, got)
+		}
+	}
+}
+
+// TestPlantedTarget: a link of which nobody knows who put it there, as it has other names, is not followed where others
+// write, too.
+func TestPlantedTarget(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("a link has one name there, or no owner's ID")
+	}
+	dir := t.TempDir()
+	victim, link := filepath.Join(dir, "victim"), filepath.Join(dir, "f")
+	err := errors.Join(os.WriteFile(victim, []byte("data"), 0o600), os.Symlink(victim, filepath.Join(dir, "elsewhere")),
+		os.Link(filepath.Join(dir, "elsewhere"), link))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for mode, follows := range map[os.FileMode]bool{0o755: true, 0o775: false, 0o777: false} {
+		if err := os.Chmod(dir, mode); err != nil {
+			t.Fatal(err)
+		}
+		got, err := Target(link)
+		if (err == nil) != follows || follows && got != victim || !follows && !errors.Is(err, errForeignLink) {
+			t.Errorf("in a directory of mode %o it leads to %q, %v", mode, got, err)
 		}
 	}
 }

@@ -11,8 +11,8 @@ import (
 // maxLinks is how many links lead to a file at most.
 const maxLinks = 40
 
-// errForeignLink is a link that the system would not follow either.
-var errForeignLink = errors.New("it is a link of somebody else's in a directory that all may write to; name another")
+// errForeignLink is a link that may have been planted.
+var errForeignLink = errors.New("it is a link of somebody else's in a directory that others may write to; name another")
 
 // Target returns the path of the file that is written for path: what a symbolic link there leads to, be it there or
 // not, so that the link stays when its file is replaced. Errors are those of fs.PathError.
@@ -31,7 +31,11 @@ func Target(path string) (string, error) {
 		if err != nil {
 			return "", &fs.PathError{Op: "follow", Path: path, Err: err}
 		}
-		if foreign(dir, info) {
+		in, err := os.Stat(dir)
+		if err != nil {
+			return "", err
+		}
+		if foreign(owner(info), os.Geteuid(), owner(in), in.Mode()) {
 			return "", &fs.PathError{Op: "follow", Path: at, Err: errForeignLink}
 		}
 		if !filepath.IsAbs(to) {
@@ -42,9 +46,10 @@ func Target(path string) (string, error) {
 	return "", &fs.PathError{Op: "follow", Path: path, Err: syscall.ELOOP}
 }
 
-// foreign reports a link of somebody else's in a directory such as /tmp, where anybody may have made it.
-func foreign(dir string, link fs.FileInfo) bool {
-	const shared = 0o002
-	info, err := os.Stat(dir)
-	return err == nil && info.Mode()&fs.ModeSticky != 0 && info.Mode()&shared != 0 && !own(link)
+// foreign reports a link that another user may have planted to choose which of this user's files is written: one in a
+// directory that its group or all may write to, which is neither this user's, nor root's, nor that of the directory's
+// owner. The system itself refuses others' links in sticky directories that all may write to, and no others.
+func foreign(link, user, dir int, mode fs.FileMode) bool {
+	const others = 0o022
+	return mode&others != 0 && link != user && link != 0 && link != dir
 }

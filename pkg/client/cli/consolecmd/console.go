@@ -112,16 +112,11 @@ func Run(ctx context.Context, o *Options) (err error) {
 	}
 	defer func() { err = errors.Join(err, out.done()) }()
 	session := &console.Session{
-		Dial:      o.dialer(c, target, term),
+		Dial:      opening(o.dialer(c, target, term), out.connected),
 		Out:       out,
 		Reconnect: o.Reconnect,
-		Notify: func(e console.Event, err error) {
-			if e == console.Connected {
-				out.connected()
-			}
-			term.notify(e, err)
-		},
-		Panicked: term.Restore,
+		Notify:    term.notify,
+		Panicked:  term.Restore,
 	}
 	switch {
 	case len(o.texts) > 0:
@@ -138,6 +133,22 @@ func Run(ctx context.Context, o *Options) (err error) {
 	err = session.Run(ctx)
 	term.Restore()
 	return o.ending(term, target, session.Left, err)
+}
+
+// opening dials, and then calls opened, whose error is the dial's.
+func opening(
+	dial func(context.Context) (io.ReadWriteCloser, error), opened func() error,
+) func(context.Context) (io.ReadWriteCloser, error) {
+	return func(ctx context.Context) (io.ReadWriteCloser, error) {
+		conn, err := dial(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if err := opened(); err != nil {
+			return nil, errors.Join(err, conn.Close())
+		}
+		return conn, nil
+	}
 }
 
 // dialer opens the console and knows whether it has been open before.

@@ -23,18 +23,18 @@ func (o *Options) complete() error {
 }
 
 // outputs is all that gets what the guest writes. done closes it, and connected hears that the console is open, maybe
-// again.
+// again; its error ends the session.
 type outputs struct {
 	io.Writer
 	done      func() error
-	connected func()
+	connected func() error
 }
 
 // outputs opens all that gets what the guest writes.
 func (o *Options) outputs(ctx context.Context, term *screen) (*outputs, error) {
 	writers := []io.Writer{o.Factory.IO.RawOut()}
 	var closers []func() error
-	connected := func() {}
+	connected := func() error { return nil }
 	done := func() error {
 		var failed []error
 		for i := len(closers) - 1; i >= 0; i-- {
@@ -54,6 +54,9 @@ func (o *Options) outputs(ctx context.Context, term *screen) (*outputs, error) {
 			return nil, errors.Join(err, done())
 		}
 		r := &recording{path: o.Record, title: o.Name, now: o.Factory.Now, ctx: ctx, term: term}
+		if err := r.take(); err != nil {
+			return nil, errors.Join(err, done())
+		}
 		writers, closers = append(writers, r), append(closers, r.end)
 		connected = r.begin
 	}

@@ -19,29 +19,49 @@ const (
 	defaultHeight = 24
 )
 
-// recording is the file of --record. It is begun with the first connection, beside a recording that is there already,
-// which it replaces when the session ends: a console that cannot be opened takes nothing from it.
+// recording is the file of --record. It is written beside a recording that is there already, from the first connection
+// on, and replaces that when the session ends: a console that cannot be opened takes nothing from it, nor does a
+// recording that is not whole.
 type recording struct {
 	path, title string
 	now         func() time.Time
 	ctx         context.Context
 	term        *screen
 
+	file     *part.File // nil for a device
 	recorder *console.Recorder
 	finish   func() error
 	err      error // why there is none
-	told     bool  // a Write has returned err
+	lost     error // why it is not whole
 }
 
-// begin begins the recording, once.
-func (r *recording) begin() {
+// take takes the file, and writes nothing yet: one that another session writes is refused before the console is opened,
+// which would end that session.
+func (r *recording) take() error {
+	if info, err := os.Stat(r.path); err == nil && !info.Mode().IsRegular() {
+		return nil
+	}
+	file, err := part.Open(r.path, 0o600)
+	if errors.Is(err, part.ErrBusy) {
+		return fmt.Errorf("--record: %w; end that one, or name another file", err)
+	}
+	if err != nil {
+		return fmt.Errorf("--record: %w", err)
+	}
+	r.file = file
+	return nil
+}
+
+// begin begins the recording, once. Its error is that of the session.
+func (r *recording) begin() error {
 	if r.recorder == nil && r.err == nil {
 		r.err = r.open()
 	}
+	return r.err
 }
 
 func (r *recording) open() error {
-	out, keep, drop, err := r.file()
+	out, keep, leave, err := r.output()
 	if err != nil {
 		return fmt.Errorf("open the recording: %w", err)
 	}
@@ -51,7 +71,7 @@ func (r *recording) open() error {
 	}
 	recorder, err := console.NewRecorder(out, r.now, width, height, r.title)
 	if err != nil {
-		return errors.Join(err, drop())
+		return errors.Join(err, leave())
 	}
 	ctx, cancel := context.WithCancel(r.ctx)
 	var resizing sync.WaitGroup
@@ -62,47 +82,59 @@ func (r *recording) open() error {
 	r.recorder, r.finish = recorder, func() error {
 		cancel()
 		resizing.Wait()
-		return errors.Join(failed, recorder.Close(), keep())
+		if r.lost == nil {
+			failed = errors.Join(failed, recorder.Close())
+		}
+		if r.lost != nil || failed != nil {
+			return errors.Join(failed, leave())
+		}
+		return keep()
 	}
 	return nil
 }
 
-// file opens what is written until the session ends: a file beside the one that is wanted, or a device. keep gives it
-// its name, drop removes it.
-func (r *recording) file() (out io.Writer, keep, drop func() error, err error) {
-	if info, err := os.Stat(r.path); err == nil && !info.Mode().IsRegular() {
+// output returns what is written until the session ends. keep gives it its name, and leave leaves what was recorded, as
+// it is not whole, where it is.
+func (r *recording) output() (out io.Writer, keep, leave func() error, err error) {
+	if r.file == nil {
 		device, err := os.OpenFile(r.path, os.O_WRONLY, 0)
 		if err != nil {
 			return nil, nil, nil, err
 		}
 		return device, device.Close, device.Close, nil
 	}
-	file, err := part.Open(r.path, 0o600)
-	if err != nil {
+	if err := errors.Join(r.file.Forget(), r.file.Truncate(0)); err != nil { // one that was killed has left it
 		return nil, nil, nil, err
 	}
-	if err := errors.Join(file.Forget(), file.Truncate(0)); err != nil { // one that was killed has left it
-		return nil, nil, nil, errors.Join(err, file.Leave())
+	leave = func() error {
+		return errors.Join(fmt.Errorf("%s is not written, as the recording is not whole; what there is of it is in %s",
+			r.path, r.file.Name()), r.file.Leave())
 	}
-	return file, file.Finish, file.Discard, nil
+	return r.file, r.file.Finish, leave, nil
 }
 
 // Write records what the guest writes.
 func (r *recording) Write(p []byte) (int, error) {
-	if r.begin(); r.err != nil {
-		r.told = true
-		return 0, r.err
+	if err := r.begin(); err != nil {
+		return 0, err
 	}
-	return r.recorder.Write(p)
+	n, err := r.recorder.Write(p)
+	if err != nil {
+		r.lost = err
+	}
+	return n, err
 }
 
-// end gives the recording its name.
+// end gives the recording its name. Of one that was not begun only what an earlier session has left stays.
 func (r *recording) end() error {
-	switch {
-	case r.finish != nil:
+	if r.finish != nil {
 		return r.finish()
-	case r.told:
+	}
+	if r.file == nil {
 		return nil
 	}
-	return r.err
+	if info, err := r.file.Stat(); err == nil && info.Size() > 0 {
+		return r.file.Leave()
+	}
+	return r.file.Discard()
 }

@@ -4,11 +4,14 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"io"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/virtkit/virtkit/pkg/client/action/part"
 	"github.com/virtkit/virtkit/pkg/client/cli"
 )
 
@@ -62,7 +65,9 @@ func TestRecordingReplaces(t *testing.T) {
 	}
 	expectFile(t, file, earlier)
 	for range 2 { // it is connected again
-		out.connected()
+		if err := out.connected(); err != nil {
+			t.Fatal(err)
+		}
 	}
 	if _, err := out.Write([]byte("login: ")); err != nil {
 		t.Fatal(err)
@@ -88,4 +93,94 @@ func TestRecordingThatCannotBe(t *testing.T) {
 	if cli.ExitCode(err) != cli.ExitUsage || !strings.Contains(err.Error(), "make it first: mkdir -p") {
 		t.Errorf("%v", err)
 	}
+}
+
+// TestRecordingInUse: a recording that another session writes is refused before the console is opened, which would take
+// the console from that session.
+func TestRecordingInUse(t *testing.T) {
+	file, link := recordings(t)
+	other, err := part.Open(file, 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := options(&bytes.Buffer{})
+	o.Record = link
+	if err := Run(t.Context(), o); !errors.Is(err, part.ErrBusy) || !strings.HasPrefix(err.Error(), "--record: ") {
+		t.Errorf("%v", err)
+	}
+	if err := other.Discard(); err != nil {
+		t.Error(err)
+	}
+	expectFile(t, file, earlier)
+}
+
+// full makes a recording that is on a full disk from now on.
+func full(t *testing.T, r *recording) {
+	t.Helper()
+	file, err := os.Open(r.file.Name()) // writes to it fail, and nothing else
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { file.Close() })
+	was := r.file.File
+	r.file.File = file
+	t.Cleanup(func() { was.Close() })
+}
+
+// TestRecordingCut: a recording that could not be written to its end replaces no earlier one, and is left.
+func TestRecordingCut(t *testing.T) {
+	file, _ := recordings(t)
+	o := options(&bytes.Buffer{})
+	r := &recording{path: file, now: o.Factory.Now, ctx: t.Context(), term: newScreen(o.Factory.IO, "demo", false)}
+	if err := errors.Join(r.take(), r.begin()); err != nil {
+		t.Fatal(err)
+	}
+	full(t, r)
+	if _, err := r.Write([]byte("login: ")); err == nil {
+		t.Fatal("a full disk takes more")
+	}
+	left := filepath.Join(filepath.Dir(file), ".demo.cast.part")
+	if err := r.end(); err == nil || !strings.Contains(err.Error(), left) {
+		t.Errorf("%v does not name what is left", err)
+	}
+	expectFile(t, file, earlier)
+	expectFile(t, left, `{"version":2,`)
+}
+
+// TestRecordingThatCannotBegin ends a session as soon as it is open, also of a guest that writes nothing.
+func TestRecordingThatCannotBegin(t *testing.T) {
+	file, _ := recordings(t)
+	o := options(&bytes.Buffer{})
+	r := &recording{path: file, now: o.Factory.Now, ctx: t.Context(), term: newScreen(o.Factory.IO, "demo", false)}
+	if err := r.take(); err != nil {
+		t.Fatal(err)
+	}
+	full(t, r)
+	here, there := net.Pipe()
+	defer there.Close()
+	dial := opening(func(context.Context) (io.ReadWriteCloser, error) { return here, nil }, r.begin)
+	if _, err := dial(t.Context()); err == nil || !strings.Contains(err.Error(), "open the recording: ") {
+		t.Errorf("%v", err)
+	}
+	if _, err := here.Write(nil); !errors.Is(err, io.ErrClosedPipe) {
+		t.Errorf("the console is left open: %v", err)
+	}
+	if err := r.end(); err != nil {
+		t.Error(err)
+	}
+	expectFile(t, file, earlier)
+}
+
+// TestRecordingNotBegun leaves what a session that was killed has recorded.
+func TestRecordingNotBegun(t *testing.T) {
+	file, _ := recordings(t)
+	left := filepath.Join(filepath.Dir(file), ".demo.cast.part")
+	if err := os.WriteFile(left, []byte("half"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r := &recording{path: file}
+	if err := errors.Join(r.take(), r.end()); err != nil {
+		t.Fatal(err)
+	}
+	expectFile(t, left, "half")
 }

@@ -9,14 +9,18 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	v1 "kubevirt.io/api/core/v1"
 
 	"github.com/virtkit/virtkit/pkg/client/action/client"
 	"github.com/virtkit/virtkit/pkg/client/action/client/clienttest"
+	"github.com/virtkit/virtkit/pkg/client/action/journal"
+	"github.com/virtkit/virtkit/pkg/client/action/lifecycle"
 	"github.com/virtkit/virtkit/pkg/client/cli"
 )
 
@@ -82,6 +86,65 @@ func TestSelectionSparesAnother(t *testing.T) {
 			if r.Method == http.MethodPut {
 				t.Errorf("%s: asked %s", cmd.Name(), r.URL.Path)
 			}
+		}
+	}
+}
+
+// TestUndoSparesAnotherInstance: the instance of a VM that was started anew while the undo of its pause was under way
+// is not the one that was paused.
+func TestUndoSparesAnotherInstance(t *testing.T) {
+	const vms, vmis = "/apis/kubevirt.io/v1/namespaces/default/virtualmachines",
+		"/apis/kubevirt.io/v1/namespaces/default/virtualmachineinstances"
+	api := clienttest.New(t)
+	always := v1.RunStrategyAlways
+	vm := &v1.VirtualMachine{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web", UID: "vm"}}
+	vm.Spec.RunStrategy = &always
+	api.Put(vms+"/web", vm)
+	vmi := v1.VirtualMachineInstance{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web", UID: "paused"}}
+	vmi.Status.Phase = v1.Running
+	vmi.Status.Conditions = []v1.VirtualMachineInstanceCondition{
+		{Type: v1.VirtualMachineInstancePaused, Status: corev1.ConditionTrue},
+	}
+	api.Put(vmis+"/web", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		if err := json.NewEncoder(w).Encode(vmi); err != nil {
+			t.Error(err)
+		}
+		vmi.UID = "anew" // from the second look on
+	}))
+	streams, state := cli.NoStreams(), t.TempDir()
+	f := cli.NewFactory("virtctl", streams,
+		func(name string) string { return map[string]string{"XDG_STATE_HOME": state}[name] })
+	cmd := NewCmdUndo(f)
+	f.Flags.AddFlags(cmd.PersistentFlags())
+	cmd.SilenceErrors, cmd.SilenceUsage = true, true
+	file, err := journalOf(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	args := []string{"--kubeconfig", api.Kubeconfig("default")}
+	if err := cmd.ParseFlags(args); err != nil {
+		t.Fatal(err)
+	}
+	config, err := f.RESTConfig()
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = file.Append(journal.Entry{
+		Time: time.Unix(1e9, 0), Server: config.Host, Verb: lifecycle.Pause,
+		Machines: []journal.Machine{{Namespace: "default", Name: "web", InstanceUID: "paused"}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd.SetArgs(args)
+	err = cmd.ExecuteContext(t.Context())
+	if cli.ExitCode(err) != cli.ExitNotFound || !strings.Contains(err.Error(), "another of its name stays as it is") {
+		t.Errorf("%v", err)
+	}
+	for _, r := range api.Asked("") {
+		if r.Method == http.MethodPut {
+			t.Errorf("asked %s", r.URL.Path)
 		}
 	}
 }

@@ -200,7 +200,11 @@ func (o *UndoOptions) plan(
 			errs = append(errs, err)
 			continue
 		}
-		requests = append(requests, newRequest(m.Target()))
+		target := m.Target()
+		if entry.Verb.OnInstance() {
+			target.InstanceUID = m.InstanceUID
+		}
+		requests = append(requests, newRequest(target))
 	}
 	return requests, errs
 }

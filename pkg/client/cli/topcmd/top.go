@@ -197,6 +197,7 @@ func (o *Options) wanted(
 func (o *Options) print(r *top.Report) error {
 	streams := o.Factory.IO
 	if o.Output.Given() {
+		o.Output.Anew() // the header says where an interval begins
 		return o.Output.Print(r, streams.Out)
 	}
 	if len(r.Items)+len(r.Unanswered) == 0 {

@@ -35,6 +35,22 @@ func TestTableOfUnanswered(t *testing.T) {
 	}
 }
 
+// Each interval has the header of custom columns, which says where it begins.
+func TestIntervalsInCustomColumns(t *testing.T) {
+	var out bytes.Buffer
+	f := cli.NewFactory("virtctl", &cli.IOStreams{Out: &out, ErrOut: &out}, func(string) string { return "" })
+	o := &Options{Factory: f, Output: cli.NewOutput(), Watch: true}
+	o.Output.Format = "custom-columns=NAME:.name"
+	for range 2 {
+		if err := o.print(&top.Report{Items: []top.Row{{Name: "web"}, {Name: "db"}}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got, want := out.String(), strings.Repeat("NAME\nweb\ndb\n", 2); got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
 // A limit stands beside its rate.
 func TestRateWithLimit(t *testing.T) {
 	if got := rate(9<<20, 10<<20) + " " + rate(812, 0) + " " + rate(0, 1_000_000); got != "9.0Mi/10Mi 812 0/1000000" {

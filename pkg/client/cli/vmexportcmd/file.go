@@ -16,7 +16,6 @@ import (
 type target struct {
 	// part is the file while it is not the one that is wanted.
 	part *part.File
-	path string
 	// what is downloaded, for another run that goes on with it.
 	what what
 	// made is the UID of the export that was made for the download; empty for none.
@@ -50,7 +49,7 @@ func CheckFile(path string) error {
 
 // open makes a target of a path; "-" is out.
 func open(path string, out io.Writer) (*target, error) {
-	t := &target{path: path, now: time.Now, note: func(string, ...any) {}}
+	t := &target{now: time.Now, note: func(string, ...any) {}}
 	if path == "-" {
 		t.out = out
 		return t, nil

@@ -11,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/virtkit/virtkit/pkg/client/action/export"
-	"github.com/virtkit/virtkit/pkg/client/action/part"
 )
 
 // noteEach is how often the state of a download is noted; a killed one loses so much.
@@ -94,7 +93,7 @@ func (t *target) resume(ctx context.Context) (*export.Point, types.UID, error) {
 		}
 		return nil, was.Made, nil
 	}
-	name := part.Name(t.path)
+	name := t.part.Name()
 	if was.What != t.what {
 		t.note("%s is of another download (%s), and is overwritten", name, was.What)
 		return nil, "", nil
@@ -148,7 +147,7 @@ func (t *target) end(failed error) error {
 	if t.part == nil || t.last == nil {
 		return t.discard()
 	}
-	name := part.Name(t.path)
+	name := t.part.Name()
 	if errors.Is(failed, export.ErrChanged) {
 		t.note("%s, with %d of %d bytes, is removed", name, t.last.Point.Done, t.last.Point.Size)
 		return t.discard()

@@ -260,3 +260,34 @@ func TestKilledBeforeTheFirstByte(t *testing.T) {
 		}
 	}
 }
+
+// What a run says of a download through a link names the file that is there: beside what the link leads to.
+func TestResumeThroughLink(t *testing.T) {
+	dir := t.TempDir()
+	store, link := filepath.Join(dir, "store"), filepath.Join(dir, "link")
+	if err := errors.Join(os.Mkdir(store, 0o700), os.Symlink(filepath.Join(store, "disk"), link)); err != nil {
+		t.Fatal(err)
+	}
+	name := filepath.Join(store, ".disk.part")
+	first := begin(t, link, "root")
+	first.write("data", 0)
+	if err := first.end(errCut); err != nil {
+		t.Fatal(err)
+	}
+	second := begin(t, link, "root")
+	if _, _, err := second.resume(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := second.end(errCut); err != nil {
+		t.Fatal(err)
+	}
+	said := append(first.said, second.said...)
+	if len(said) != 3 {
+		t.Errorf("said %q", said)
+	}
+	for _, note := range said {
+		if !strings.Contains(note, name+" has 4 of") && !strings.Contains(note, name+", which has 4 of") {
+			t.Errorf("%q does not name %s", note, name)
+		}
+	}
+}

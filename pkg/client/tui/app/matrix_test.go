@@ -67,7 +67,7 @@ var before = &store.Snapshot{
 	Created: now.Add(-2 * time.Hour),
 }
 
-var web = &store.Machine{Namespace: "prod", Name: "web"}
+var web = &store.Machine{Namespace: "prod", Name: "web", ObjectUID: "vm-web"}
 
 var (
 	errRefused = errors.New(
@@ -154,7 +154,7 @@ func many(w *page.World, _ *fake) {
 			CreationTimestamp: metav1.NewTime(now.Add(-time.Duration(i) * time.Minute)),
 		}
 		if i == 0 {
-			meta.Name = web.Name
+			meta.Name, meta.UID = web.Name, web.ObjectUID
 		}
 		strategy := v1.RunStrategyAlways
 		vms[i] = v1.VirtualMachine{

@@ -229,6 +229,16 @@ func target(m *store.Machine) lifecycle.Target {
 	}
 }
 
+// again returns the row that a machine has now, or m and whether it is gone: one that was made anew under its name is
+// another machine.
+func (w *World) again(m *store.Machine) (row *store.Machine, gone bool) {
+	row = w.Machines.Get(m.Key())
+	if row == nil || row.ObjectUID != m.ObjectUID {
+		return m, w.Machines.State().Synced
+	}
+	return row, false
+}
+
 // known returns a value's text, empty for a value that is not known.
 func known(is bool, value any) string {
 	if !is {

@@ -128,15 +128,23 @@ func (p *Migrations) moving(m *store.Migration) subject {
 func (p *Migrations) cancel() tea.Cmd { return p.moving(p.current()).ask(lifecycle.MigrateCancel) }
 
 // moves returns the migrations that have not ended, by machine. One that is not being cancelled goes before one that
-// is.
+// is, and then the newest, as lifecycle.Migration has it: that is cancelled.
 func (w *World) moves() map[store.Key]*store.Migration {
 	out := map[store.Key]*store.Migration{}
 	for _, m := range w.Migrations.Rows() {
-		if before := out[m.Of()]; m.Active() && (before == nil || before.Deleting) {
+		if before := out[m.Of()]; m.Active() && (before == nil || goesBefore(m, before)) {
 			out[m.Of()] = m
 		}
 	}
 	return out
+}
+
+func goesBefore(m, other *store.Migration) bool {
+	if m.Deleting != other.Deleting {
+		return other.Deleting
+	}
+	newer := m.Created.Compare(other.Created)
+	return newer > 0 || newer == 0 && m.Name < other.Name
 }
 
 // movedHow says what a migration was like, and which claims it has left behind.

@@ -41,3 +41,26 @@ func TestMovedHow(t *testing.T) {
 		}
 	}
 }
+
+// TestMoves: of several migrations of a machine that have not ended the newest one counts that is not being cancelled.
+func TestMoves(t *testing.T) {
+	at := func(second int64) time.Time { return time.Unix(second, 0) }
+	for want, list := range map[string][]*store.Migration{
+		"new":   {{Name: "new", Created: at(2)}, {Name: "old", Created: at(1)}},
+		"going": {{Name: "cancelled", Created: at(2), Deleting: true}, {Name: "going", Created: at(1)}},
+		"a":     {{Name: "a", Created: at(1)}, {Name: "b", Created: at(1)}},
+	} {
+		rows := map[store.Key]*store.Migration{}
+		for _, m := range list {
+			m.Phase, m.Machine = v1.MigrationRunning, "web"
+			rows[m.Key()] = m
+		}
+		w := &World{Migrations: store.NewTable[store.Migration](func() {})}
+		w.Migrations.Load(rows)
+		for range 10 { // rows come in no order
+			if got := w.moves()[store.Key{Name: "web"}]; got == nil || got.Name != want {
+				t.Fatalf("%+v, not %s", got, want)
+			}
+		}
+	}
+}

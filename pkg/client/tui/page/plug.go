@@ -314,10 +314,7 @@ func (p *Plug) Title() string { return "plug into " + p.row.Key().String() }
 
 // Refresh reads the machine's row anew.
 func (p *Plug) Refresh() {
-	row := p.world.Machines.Get(p.row.Key())
-	if p.gone = row == nil && p.world.Machines.State().Synced; row != nil {
-		p.row = row
-	}
+	p.row, p.gone = p.world.again(p.row)
 }
 
 // State returns the state of the connection.

@@ -29,7 +29,8 @@ type attachment = *volume.Attachment
 // unplugging is the page of the volumes that were plugged into a machine, to unplug some.
 type unplugging struct {
 	rows[attachment]
-	machine     *store.Machine
+	machine     *store.Machine // the last there was
+	gone        bool
 	attachments []attachment
 	ends        map[string]bool // claims that are being deleted
 	objects     reading[string]
@@ -159,9 +160,7 @@ func (p *unplugging) Start() tea.Cmd { return p.Wants() }
 
 // Refresh reads the machine's row anew.
 func (p *unplugging) Refresh() {
-	if row := p.world.Machines.Get(p.machine.Key()); row != nil {
-		p.machine = row
-	}
+	p.machine, p.gone = p.world.again(p.machine)
 	p.rows.Refresh()
 }
 
@@ -207,6 +206,9 @@ func (p *unplugging) Update(msg tea.Msg) tea.Cmd {
 func (p *unplugging) refusal() string {
 	if p.world.ReadOnly {
 		return ReadOnly
+	}
+	if p.gone {
+		return "the machine has been deleted"
 	}
 	if why := p.none(); why != "" {
 		return why

@@ -1,0 +1,54 @@
+package page
+
+import (
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	v1 "kubevirt.io/api/core/v1"
+
+	"github.com/virtkit/virtkit/pkg/client/store"
+	"github.com/virtkit/virtkit/pkg/client/tui/theme"
+)
+
+// TestPagesSpareAnother: a machine that was made anew under its name while the page of its volumes is open is another:
+// what was marked and typed is not for it.
+func TestPagesSpareAnother(t *testing.T) {
+	w := &World{
+		Machines: store.NewMachines(func() {}), Theme: theme.New(theme.Options{}), Actions: allowing{}, Now: time.Now,
+	}
+	is := func(uid types.UID, revision string) {
+		w.Machines.Load([]v1.VirtualMachine{{ObjectMeta: metav1.ObjectMeta{
+			Namespace: "prod", Name: "web", UID: uid, ResourceVersion: revision,
+		}}}, nil)
+	}
+	key := store.Key{Namespace: "prod", Name: "web"}
+	is("1", "1")
+	unplug, plug := NewUnplug(w, w.Machines.Get(key)).(*unplugging), NewPlug(w, w.Machines.Get(key))
+	plug.inputs[plugClaim].SetValue("data")
+	for _, step := range []struct {
+		uid            types.UID
+		revision       string
+		unplugs, plugs string
+	}{
+		{"1", "2", "", ""},
+		{"2", "3", "the machine has been deleted", "the machine has been deleted"},
+	} {
+		is(step.uid, step.revision)
+		unplug.attachments = []attachment{{Name: "data"}}
+		unplug.Refresh()
+		plug.Refresh()
+		if got := unplug.refusal(); got != step.unplugs {
+			t.Errorf("of %s unplug says %q", step.uid, got)
+		}
+		if got := plug.refusal(); got != step.plugs {
+			t.Errorf("of %s plug says %q", step.uid, got)
+		}
+		for _, m := range []*store.Machine{unplug.machine, plug.row} {
+			if target(m).UID != "1" || m.Revision != "2" {
+				t.Errorf("of %s the page has %+v", step.uid, m)
+			}
+		}
+	}
+}
