@@ -89,8 +89,8 @@ func hostOfIngress(ingress *networkingv1.Ingress) string {
 	return ""
 }
 
-// hostOfRoute returns the host of an OpenShift Route to virt-exportproxy that a router has admitted. A router writes the
-// host also of a Route that it refuses, as one whose host is another namespace's. Without TLS a Route has no https.
+// hostOfRoute returns the host of an OpenShift Route to virt-exportproxy that a router has admitted. A router writes
+// the host also of a Route that it refuses, as one whose host is another namespace's. Without TLS a Route has no https.
 func hostOfRoute(route *unstructured.Unstructured) string {
 	kind, _, _ := unstructured.NestedString(route.Object, "spec", "to", "kind")
 	to, _, _ := unstructured.NestedString(route.Object, "spec", "to", "name")

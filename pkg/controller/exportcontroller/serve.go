@@ -126,8 +126,8 @@ func (v *View) planPod(step *Step, identity *identity) {
 	step.CreatePod = Pod(v.Export, step.Volumes, facts)
 }
 
-// knowsOutside reports whether the server of a pod has manifests for clients outside of the cluster: it is told its host
-// for them. That of an export from before external links has none, and 404 would be its answer.
+// knowsOutside reports whether the server of a pod has manifests for clients outside of the cluster: it is told its
+// host for them. That of an export from before external links has none, and 404 would be its answer.
 func knowsOutside(pod *corev1.Pod) bool {
 	return slices.ContainsFunc(pod.Spec.Containers, func(c corev1.Container) bool {
 		return slices.ContainsFunc(c.Args, func(arg string) bool { return strings.HasPrefix(arg, hostFlag) })
