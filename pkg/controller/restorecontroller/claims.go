@@ -197,7 +197,7 @@ func (v *View) claim(o *Volume, entry *v1beta1.VolumeRestore) *corev1.Persistent
 		}
 	}
 	maps.Copy(claim.Labels, source.Labels)
-	if !v.inPlace() { // the claim of another VM is no image of a catalogue
+	if !v.inPlace() { // a claim of another name is no image of a catalogue: the image is the one that was snapshotted
 		maps.DeleteFunc(claim.Labels, func(label, _ string) bool { return uploads.IsImage(label) })
 	}
 	switch {

@@ -133,6 +133,12 @@ func IsDefault(label string) bool {
 	return false
 }
 
+// OfNamespace reports the kind of an instance type or preference, as a label of a claim or a VM has it, of which each
+// namespace has its own: outside of it there is none of that name, or another. Without a kind it is the cluster's.
+func OfNamespace(kind string) bool {
+	return kind != "" && !strings.Contains(strings.ToLower(kind), "cluster")
+}
+
 // IsImage reports the label of a claim that is an image of a catalogue.
 func IsImage(label string) bool {
 	return label == LabelImage || label == LabelImageVersion || label == LabelImageUser

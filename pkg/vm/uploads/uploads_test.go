@@ -100,6 +100,17 @@ func TestUnusable(t *testing.T) {
 	}
 }
 
+func TestOfNamespace(t *testing.T) {
+	for kind, want := range map[string]bool{
+		"": false, "VirtualMachineClusterInstancetype": false, "virtualmachineclusterpreferences": false,
+		"VirtualMachineInstancetype": true, "virtualmachinepreference": true,
+	} {
+		if got := OfNamespace(kind); got != want {
+			t.Errorf("%q: %t", kind, got)
+		}
+	}
+}
+
 // FuzzState feeds annotations and termination messages: a state that is taken has short texts, of one line.
 func FuzzState(f *testing.F) {
 	f.Add(Encode(State{
