@@ -37,7 +37,8 @@ type ears struct {
 type family struct {
 	domain, protocol int
 	echoRequest      byte
-	// header is how much comes before the ICMP message: a raw socket of IPv4 gives the packet, one of IPv6 has no header.
+	// header is how much comes before the ICMP message: a raw socket of IPv4 gives the packet, one of IPv6 the message
+	// alone.
 	header func(packet []byte) int
 }
 

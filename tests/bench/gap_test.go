@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// TestFamiliesOf: a kernel without IPv6 gives no socket of that family, so only those of the pod's addresses are opened.
+// TestFamiliesOf: a kernel without IPv6 gives no socket of that family, so that only those of the pod's addresses are
+// opened.
 func TestFamiliesOf(t *testing.T) {
 	four, other, six := netip.MustParseAddr("10.1.2.3"), netip.MustParseAddr("10.1.2.4"), netip.MustParseAddr("fd00::3")
 	for name, tc := range map[string]struct {

@@ -69,7 +69,8 @@ func TestForeign(t *testing.T) {
 		"the end went wrong": {race + "e2e: take the instance down: exit status 1\n" + end, ""},
 		"it was killed":      {race + "signal: killed\n" + end, ""},
 	} {
-		cmd := exec.CommandContext(t.Context(), "awk", "-v", "mark="+tcgAssertion.String(), "-f", "../../dev/foreign.awk")
+		cmd := exec.CommandContext(t.Context(), "awk", "-v", "mark="+tcgAssertion.String(),
+			"-f", "../../dev/foreign.awk")
 		cmd.Stdin = strings.NewReader(tc.log)
 		out, err := cmd.CombinedOutput()
 		if got := strings.TrimSuffix(string(out), "\n"); err != nil || got != tc.want {

@@ -88,7 +88,7 @@ func TestImageOfAnotherNamespace(t *testing.T) {
 	}
 }
 
-// A preference of the image's namespace is of no use to a VM of another: it has none, and says so when it was asked for.
+// A preference of the image's namespace is of no use to a VM of another: it gets none, and asking for it is an error.
 func TestImageOfAnotherNamespacesPreference(t *testing.T) {
 	c := shared(t)
 	t.Setenv("HOME", t.TempDir())
@@ -101,7 +101,8 @@ func TestImageOfAnotherNamespacesPreference(t *testing.T) {
 	if _, errOut, err := c.create("", line("--apply")...); err != nil || c.sent("spec", "preference") != nil {
 		t.Errorf("%v, %s: sent %v", err, errOut, c.sent("spec"))
 	}
-	const want = "--infer-preference: VirtualMachinePreference debian is of namespace golden, and can be used there alone"
+	const want = "--infer-preference: VirtualMachinePreference debian is of namespace golden, and can be used there " +
+		"alone"
 	if _, _, err := c.create("", line("--infer-preference")...); err == nil || err.Error() != want {
 		t.Errorf("%v, want %s", err, want)
 	}
