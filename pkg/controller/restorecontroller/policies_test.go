@@ -98,6 +98,7 @@ func TestImageLabels(t *testing.T) {
 				if backup := &content.Spec.VolumeBackups[i]; backup.VolumeName == "data" {
 					maps.Copy(backup.PersistentVolumeClaim.Labels, image)
 					backup.PersistentVolumeClaim.Labels[uploads.LabelInstancetype] = "u1.small"
+					backup.PersistentVolumeClaim.Annotations[uploads.AnnotationMade] = uploads.MadeFor
 				}
 			}
 		}
@@ -108,6 +109,9 @@ func TestImageLabels(t *testing.T) {
 		claim := w.claim(tc.claim)
 		if claim == nil || claim.UID == "data" {
 			t.Fatalf("%s: after %v: claim %s is %+v", naming, w.writes, tc.claim, claim)
+		}
+		if uploads.AskedFor(claim.Annotations) {
+			t.Errorf("%s: an upload would replace the restored disk: %v", naming, claim.Annotations)
 		}
 		for label, value := range image {
 			if got, has := claim.Labels[label]; has != tc.image || has && got != value {
