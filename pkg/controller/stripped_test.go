@@ -91,7 +91,7 @@ func TestStripped(t *testing.T) {
 	}
 }
 
-// The cache keeps by which annotations a claim waits for an upload: uploads.Awaiting reads them, which is no reconciler.
+// The cache keeps the annotations by which a claim waits for an upload: uploads.Awaiting, no reconciler, reads them.
 func TestUploadsKept(t *testing.T) {
 	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{
 		uploads.AnnotationMade: uploads.MadeFor, uploads.AnnotationImage: "debian/13",

@@ -37,7 +37,7 @@ func (r *Reconciler) applyUsed(ctx context.Context, step *Step) error {
 			}
 		})
 		if err != nil {
-			return fmt.Errorf("note on claim %s, which waited for an upload, that the guest uses it: %w", claim.Name, err)
+			return fmt.Errorf("note that the guest uses claim %s, which waited for an upload: %w", claim.Name, err)
 		}
 	}
 	return nil
