@@ -64,7 +64,7 @@ e2e() {
 	wait "$others" || beside=1
 	cat "$out/beside"
 	[ "$first$beside" = 00 ] || failed "$out/first" "$out/beside"
-	# Tests in which QEMU's race aborted a guest (tests/e2e/emulation_test.go) run once more; all others count.
+	# Tests in which QEMU's race aborted a guest (tests/e2e/foreign_test.go) run once more; all others count.
 	again=$(awk -v mark='physmem[.]c:[0-9]+: (iotlb_to_section|tlb_reset_dirty_range_all): Assertion' -f dev/foreign.awk "$out/first")
 	if [ "$first" = 1 ] && [ -n "$again" ]; then
 		dev/step.sh "Testing once more, for QEMU aborted a guest by a race of its own: $again"

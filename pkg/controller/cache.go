@@ -162,7 +162,8 @@ func slimClaim(claim *corev1.PersistentVolumeClaim) {
 	claim.Labels, claim.Annotations = keep(claim.Labels, vmstate.Prefix, v1.MigrationNameLabel,
 		restorecontroller.SourceLabel, restorecontroller.NamespaceLabel, volumemigration.CopiedByLabel,
 		volumemigration.CopiedVolumeLabel),
-		keep(claim.Annotations, uploads.AnnotationRequest, uploads.AnnotationState, claims.BindAtOnce)
+		keep(claim.Annotations, uploads.AnnotationRequest, uploads.AnnotationState, uploads.AnnotationImage,
+			uploads.AnnotationMade, claims.BindAtOnce)
 	claim.Spec = corev1.PersistentVolumeClaimSpec{
 		AccessModes: claim.Spec.AccessModes, VolumeMode: claim.Spec.VolumeMode,
 		Resources: claim.Spec.Resources, StorageClassName: claim.Spec.StorageClassName,

@@ -14,10 +14,12 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/randfill"
 
 	"github.com/virtkit/virtkit/pkg/names"
+	"github.com/virtkit/virtkit/pkg/vm/uploads"
 	"github.com/virtkit/virtkit/tests/gotypes"
 )
 
@@ -86,6 +88,19 @@ func TestStripped(t *testing.T) {
 	}
 	for name := range unused {
 		t.Errorf("%s reads nothing that the cache drops: elsewhere has a line too many", name)
+	}
+}
+
+// The cache keeps the annotations by which a claim waits for an upload: uploads.Awaiting, no reconciler, reads them.
+func TestUploadsKept(t *testing.T) {
+	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{
+		uploads.AnnotationMade: uploads.MadeFor, uploads.AnnotationImage: "debian/13",
+		uploads.AnnotationState: uploads.Encode(uploads.State{Phase: uploads.Failed, Intact: true}),
+	}}}
+	want := uploads.Awaiting(claim.Annotations)
+	kept := cached(claim).(*corev1.PersistentVolumeClaim)
+	if got := uploads.Awaiting(kept.Annotations); len(want) != 3 || !slices.Equal(got, want) {
+		t.Errorf("the cache has %v of %v", got, want)
 	}
 }
 

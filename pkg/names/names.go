@@ -243,6 +243,9 @@ const (
 	// ReasonMemoryMisfit is the reason of condition Failure of a VM whose guest must not go on from its memory in a
 	// snapshot.
 	ReasonMemoryMisfit = "MemoryDoesNotFit"
+	// ReasonGateClosed is the reason of the API's status for an object that is refused while a feature gate is closed.
+	// KubeVirt's status has the same code, BadRequest's, and no reason.
+	ReasonGateClosed = "FeatureGateClosed"
 	// ReasonPausedToMove is the reason of condition Paused of a VMI whose guest does so.
 	ReasonPausedToMove = "PausedToMove"
 )

@@ -21,6 +21,7 @@ import (
 	poolv1beta1 "kubevirt.io/api/pool/v1beta1"
 	snapshotv1beta1 "kubevirt.io/api/snapshot/v1beta1"
 
+	"github.com/virtkit/virtkit/pkg/names"
 	"github.com/virtkit/virtkit/pkg/stream"
 	"github.com/virtkit/virtkit/pkg/vm/instancetype"
 	"github.com/virtkit/virtkit/pkg/vm/ipaddress"
@@ -98,10 +99,7 @@ func review(admit webhook) http.HandlerFunc {
 		}
 		response, err := admit(r.Context(), in.Request)
 		if err != nil {
-			code, reason := int32(http.StatusBadRequest), metav1.StatusReasonBadRequest
-			if unanswered(err) {
-				code, reason = http.StatusInternalServerError, metav1.StatusReasonInternalError
-			}
+			code, reason := refusal(err)
 			response = denied(code, reason, err.Error(), nil)
 		}
 		response.UID = in.Request.UID
@@ -111,8 +109,21 @@ func review(admit webhook) http.HandlerFunc {
 	}
 }
 
-// unanswered reports an error that says nothing of the object: what had to be asked gave no answer. Another try may
-// have one, so that it is no BadRequest, which callers take for final.
+// refusal returns the code and the reason with which an error refuses a request: BadRequest, which callers take for
+// final, unless another try may succeed.
+func refusal(err error) (code int32, reason metav1.StatusReason) {
+	var closed closedError
+	switch {
+	case unanswered(err):
+		return http.StatusInternalServerError, metav1.StatusReasonInternalError
+	case errors.As(err, &closed):
+		return http.StatusBadRequest, names.ReasonGateClosed
+	}
+	return http.StatusBadRequest, metav1.StatusReasonBadRequest
+}
+
+// unanswered reports an error that says nothing of the object: what had to be asked gave no answer, and another try may
+// have one.
 func unanswered(err error) bool {
 	return errors.Is(err, context.DeadlineExceeded) || apierrors.IsTimeout(err) || apierrors.IsServerTimeout(err) ||
 		apierrors.IsTooManyRequests(err) || apierrors.IsServiceUnavailable(err) || apierrors.IsInternalError(err)

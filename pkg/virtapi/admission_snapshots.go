@@ -3,7 +3,6 @@ package virtapi
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"reflect"
 	"slices"
@@ -29,10 +28,16 @@ import (
 
 const kindMachine = "VirtualMachine"
 
+// closedError refuses what a feature gate would allow: it is no fault of the object, which is accepted once the gate is
+// open.
+type closedError string
+
+func (e closedError) Error() string { return string(e) }
+
 // What KubeVirt answers while its feature gate Snapshot is closed; its clients match the words.
-var (
-	errSnapshotsOff = errors.New("snapshot feature gate not enabled")
-	errClonesOff    = errors.New("snapshot feature gate is not enabled")
+const (
+	errSnapshotsOff closedError = "snapshot feature gate not enabled"
+	errClonesOff    closedError = "snapshot feature gate is not enabled"
 )
 
 var (

@@ -6,7 +6,9 @@ import (
 	"testing"
 
 	admissionv1 "k8s.io/api/admission/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"github.com/virtkit/virtkit/pkg/names"
 	"github.com/virtkit/virtkit/pkg/vm/surface"
 )
 
@@ -358,7 +360,8 @@ func TestSnapshotsOff(t *testing.T) {
 		clonesPath:   {cloneWith(""), "snapshot feature gate is not enabled"},
 	} {
 		if got := ask(t, path, "", tc.object, ""); got.Allowed || got.Result.Message != tc.want ||
-			got.Result.Code != http.StatusBadRequest {
+			got.Result.Code != http.StatusBadRequest || got.Result.Reason != names.ReasonGateClosed ||
+			!apierrors.IsBadRequest(&apierrors.StatusError{ErrStatus: *got.Result}) { // as KubeVirt's clients see it
 			t.Errorf("%s: allowed %t, %+v", path, got.Allowed, got.Result)
 		}
 		if got := ask(t, path, "", tc.object, tc.object); !got.Allowed {

@@ -115,7 +115,7 @@ var arrows = map[string][]string{
 	"pkg/service/certs":   {"pkg/waits", "pkg/names"},
 	"pkg/service/config":  {"pkg/service/certs", "pkg/vm/sizing", "pkg/vm/surface", "pkg/names"},
 	"pkg/service/files":   {},
-	"pkg/service/frame":   {}, // knows none of the reconcilers
+	"pkg/service/frame":   {"pkg/names"}, // knows none of the reconcilers
 	"pkg/service/metrics": {"pkg/version", "manifests"},
 	"pkg/names":           {},
 	"pkg/waits":           {},

@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"os"
 	"runtime"
+	"slices"
 	"sync"
 	"time"
 
@@ -23,7 +24,7 @@ const tick = "0.005" // seconds, as ping wants it
 type ears struct {
 	// at are the addresses of the pod, first that of the cluster's first family.
 	at []netip.Addr
-	// fds are a socket for each family.
+	// fds are a socket for each family of the addresses: others the kernel may not have.
 	fds  map[*family]int
 	done sync.WaitGroup
 
@@ -36,7 +37,8 @@ type ears struct {
 type family struct {
 	domain, protocol int
 	echoRequest      byte
-	// header is how much comes before the ICMP message: a raw socket of IPv4 gives the packet, one of IPv6 has no header.
+	// header is how much comes before the ICMP message: a raw socket of IPv4 gives the packet, one of IPv6 the message
+	// alone.
 	header func(packet []byte) int
 }
 
@@ -75,19 +77,30 @@ func (b *bench) earsOf(ctx context.Context, pod *corev1.Pod) (*ears, error) {
 		return nil, err
 	}
 	defer ns.Close()
-	e, err := listen(ns)
+	at, err := addressesOf(pod.Status.PodIPs)
 	if err != nil {
 		return nil, err
 	}
-	if e.at, err = addressesOf(pod.Status.PodIPs); err != nil {
-		return nil, errors.Join(err, e.close())
-	}
-	return e, nil
+	return listen(ns, at)
 }
 
-// listen opens a pod's ears.
-func listen(ns *os.File) (*ears, error) {
-	e := &ears{fds: map[*family]int{}, heard: map[int][]time.Time{}}
+// familiesOf returns the families of addresses, each once.
+func familiesOf(at []netip.Addr) (families []*family) {
+	for _, a := range at {
+		of := inIPv6
+		if a.Is4() {
+			of = inIPv4
+		}
+		if !slices.Contains(families, of) {
+			families = append(families, of)
+		}
+	}
+	return families
+}
+
+// listen opens the ears of a pod that has the addresses.
+func listen(ns *os.File, at []netip.Addr) (*ears, error) {
+	e := &ears{at: at, fds: map[*family]int{}, heard: map[int][]time.Time{}}
 	made := make(chan error, 1)
 	go func() {
 		// Never unlocked: the runtime ends the thread, which has entered the namespace, with the goroutine.
@@ -96,7 +109,11 @@ func listen(ns *os.File) (*ears, error) {
 			made <- os.NewSyscallError("setns", err)
 			return
 		}
-		made <- errors.Join(e.open(inIPv4), e.open(inIPv6))
+		var errs []error
+		for _, of := range familiesOf(at) {
+			errs = append(errs, e.open(of))
+		}
+		made <- errors.Join(errs...)
 	}()
 	if err := <-made; err != nil {
 		return nil, errors.Join(fmt.Errorf("listen for pings: %w", err), e.close())

@@ -39,33 +39,24 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
+// startTime is how long it may take until an instance is up, with virtkit on it.
+const startTime = 10 * time.Minute
+
 func runTests(m *testing.M) (code int, err error) {
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), startTime)
 	defer cancel()
 	var i *instance.Instance
 	if name := os.Getenv("VIRTKIT_E2E_CLUSTER"); name != "" {
 		i, err = instance.Attach(name)
 	} else {
-		flags := []string{"--multus"}
-		if storage := os.Getenv("VIRTKIT_E2E_STORAGE"); storage != "" {
-			flags = append(flags, "--storage", storage)
-		}
-		if family := os.Getenv("VIRTKIT_E2E_FAMILY"); family != "" {
-			flags = append(flags, "--ip-family", family)
-		}
-		i, err = instance.Start(ctx, "e2e", flags...)
+		i, err = instance.Start(ctx, "e2e",
+			upFlags(os.Getenv("VIRTKIT_E2E_STORAGE"), os.Getenv("VIRTKIT_E2E_FAMILY"))...)
 	}
 	if err != nil {
 		return 1, err
 	}
 	defer func() {
-		if os.Getenv("VIRTKIT_E2E_KEEP") != "" {
-			fmt.Fprintf(os.Stderr,
-				"e2e: instance %s is kept, kubeconfig %s; end it with: bin/virt-local down --name %[1]s\n", i.Name,
-				i.Kubeconfig)
-			return
-		}
-		if derr := i.Down(); derr != nil {
+		if derr := takeDown(i); derr != nil {
 			code, err = 1, errors.Join(err, derr)
 		}
 	}()
@@ -81,6 +72,16 @@ func runTests(m *testing.M) (code int, err error) {
 		return max(code, 1), err
 	}
 	return 0, checkRights(i)
+}
+
+// takeDown takes an instance down, unless it is to be kept.
+func takeDown(i *instance.Instance) error {
+	if os.Getenv("VIRTKIT_E2E_KEEP") == "" {
+		return i.Down()
+	}
+	fmt.Fprintf(os.Stderr, "e2e: instance %s is kept, kubeconfig %s; end it with: bin/virt-local down --name %[1]s\n",
+		i.Name, i.Kubeconfig)
+	return nil
 }
 
 // namespace makes a namespace that enforces the given Pod Security level and goes away with the test.

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"testing"
 
@@ -15,13 +14,6 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/sizing"
 	"github.com/virtkit/virtkit/tests/instance"
 )
-
-// tcgAssertion is what QEMU 10 writes when an emulated guest with several CPUs meets a race of its own while devices
-// get their addresses, or memory and CPUs are plugged: one CPU uses what another has just replaced. QEMU then aborts,
-// or the guest stands still before it has written anything. One boot in some dozens does. The assertion of
-// tlb_reset_dirty_range_all compares the two ends of one page and was seen once, in TestGrow. dev/test.sh has the same
-// pattern.
-var tcgAssertion = regexp.MustCompile(`physmem[.]c:[0-9]+: (iotlb_to_section|tlb_reset_dirty_range_all): Assertion`)
 
 // raced reports whether a boot that waitLogin saw fail is QEMU's race, and logs what shows it. A guest with one CPU
 // never meets it.

@@ -29,28 +29,25 @@ func (s *Step) madeCopy(view *View, object client.Object, err error) error {
 	case apierrors.IsAlreadyExists(err):
 		return frame.ErrStale // it is looked at next time
 	}
-	err = fmt.Errorf("failed creating %T %s for clone %s: %w", object, object.GetName(), view.Clone.Name, err)
-	if apierrors.IsInvalid(err) {
-		return s.end(view, err)
-	}
-	return s.failed(view, err) // a webhook's refusal may be that it could not look
+	return s.part(view, fmt.Errorf("failed creating %T %s for clone %s: %w", object, object.GetName(),
+		view.Clone.Name, err))
 }
 
-// madeRestore takes the answer to the creation of the restore. One that is invalid ends the clone: another try would
-// be refused as well.
+// madeRestore takes the answer to the creation of the restore.
 func (s *Step) madeRestore(view *View, err error) error {
 	if err == nil || apierrors.IsAlreadyExists(err) {
 		return nil
 	}
-	err = fmt.Errorf("failed creating restore %s for clone %s: %w", s.CreateRestore.Name, view.Clone.Name, err)
-	if frame.Malformed(err) {
-		return s.end(view, err)
-	}
-	return s.failed(view, err)
+	return s.part(view, fmt.Errorf("failed creating restore %s for clone %s: %w", s.CreateRestore.Name,
+		view.Clone.Name, err))
 }
 
-// end ends the clone, of which a part is invalid: another try would be refused as well.
-func (s *Step) end(view *View, err error) error {
+// part takes the error of the creation of a part of the copy. One that is malformed ends the clone: another try would
+// be refused as well.
+func (s *Step) part(view *View, err error) error {
+	if !frame.Malformed(err) {
+		return s.failed(view, err)
+	}
 	failed := view.fail(reasonRestoreFailed, err.Error())
 	s.Events, s.Status = failed.Events, failed.Status
 	return nil

@@ -2,6 +2,7 @@ package clonecontroller
 
 import (
 	"errors"
+	"net/http"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -11,6 +12,7 @@ import (
 	clonev1beta1 "kubevirt.io/api/clone/v1beta1"
 	"kubevirt.io/api/snapshot/v1beta1"
 
+	"github.com/virtkit/virtkit/pkg/names"
 	"github.com/virtkit/virtkit/pkg/service/frame"
 )
 
@@ -20,7 +22,11 @@ func TestMade(t *testing.T) {
 	quota := apierrors.NewForbidden(kind, "x", errors.New("exceeded quota"))
 	invalid := apierrors.NewInvalid(schema.GroupKind{Kind: "Thing"}, "x", nil)
 	webhook, busy := apierrors.NewBadRequest("a webhook said no"), errors.New("connection refused")
-	taken := apierrors.NewAlreadyExists(kind, "x")
+	taken, unable := apierrors.NewAlreadyExists(kind, "x"), apierrors.NewInternalError(errors.New("no answer"))
+	closed := &apierrors.StatusError{ErrStatus: metav1.Status{
+		Status: metav1.StatusFailure, Code: http.StatusBadRequest, Reason: names.ReasonGateClosed,
+		Message: "not enabled",
+	}}
 	named := metav1.ObjectMeta{Name: "x"}
 	snapshot := func(s *Step, v *View, err error) error {
 		s.CreateSnapshot = &v1beta1.VirtualMachineSnapshot{ObjectMeta: named}
@@ -62,9 +68,17 @@ func TestMade(t *testing.T) {
 			says: `failed creating *v1.PersistentVolumeClaim x for clone c: Thing "x" is invalid`,
 		},
 		"copy refused by a webhook": {
-			made: copied, err: webhook,
-			want: "failed creating *v1.PersistentVolumeClaim x for clone c: a webhook said no",
+			made: copied, err: webhook, fails: true,
 			says: "failed creating *v1.PersistentVolumeClaim x for clone c: a webhook said no",
+		},
+		"copy refused for a gate": {
+			made: copied, err: closed,
+			want: "failed creating *v1.PersistentVolumeClaim x for clone c: not enabled",
+			says: "failed creating *v1.PersistentVolumeClaim x for clone c: not enabled",
+		},
+		"copy, and a webhook could not look": {
+			made: copied, err: unable,
+			want: "failed creating *v1.PersistentVolumeClaim x for clone c: " + unable.Error(),
 		},
 		"copy refused, and the clone is deleted": {
 			made: copied, err: quota, deleted: true,
@@ -79,6 +93,10 @@ func TestMade(t *testing.T) {
 		"restore invalid": {
 			made: restore, err: invalid, fails: true,
 			says: `failed creating restore x for clone c: Thing "x" is invalid`,
+		},
+		"restore refused for a gate": {
+			made: restore, err: closed, want: "failed creating restore x for clone c: not enabled",
+			says: "failed creating restore x for clone c: not enabled",
 		},
 		"restore refused by a webhook": {
 			made: restore, err: webhook, fails: true, says: "failed creating restore x for clone c: a webhook said no",

@@ -197,7 +197,7 @@ func (v *View) claim(o *Volume, entry *v1beta1.VolumeRestore) *corev1.Persistent
 		}
 	}
 	maps.Copy(claim.Labels, source.Labels)
-	if !v.inPlace() { // the claim of another VM is no image of a catalogue
+	if !v.inPlace() { // a claim of another name is no image of a catalogue: the image is the one that was snapshotted
 		maps.DeleteFunc(claim.Labels, func(label, _ string) bool { return uploads.IsImage(label) })
 	}
 	switch {
@@ -209,6 +209,9 @@ func (v *View) claim(o *Volume, entry *v1beta1.VolumeRestore) *corev1.Persistent
 	of := v.Content.Spec.Source.VirtualMachine
 	claim.Labels[SourceLabel], claim.Labels[NamespaceLabel] = names.LabelValue(of.Name), of.Namespace
 	maps.Copy(claim.Annotations, source.Annotations)
+	for _, key := range uploads.Awaiting(source.Annotations) { // the restored claim waits for its snapshot
+		delete(claim.Annotations, key)
+	}
 	maps.DeleteFunc(claim.Annotations, func(key, _ string) bool {
 		return slices.ContainsFunc(strange, func(prefix string) bool { return strings.HasPrefix(key, prefix) })
 	})

@@ -1,6 +1,7 @@
 package restorecontroller
 
 import (
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -8,6 +9,8 @@ import (
 	snapshotsv1 "github.com/kubernetes-csi/external-snapshotter/client/v8/apis/volumesnapshot/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"kubevirt.io/api/snapshot/v1beta1"
+
+	"github.com/virtkit/virtkit/pkg/vm/uploads"
 )
 
 // The restored claims go with the VM unless volumeOwnershipPolicy is None, whatever volumeRestorePolicy names them;
@@ -68,6 +71,56 @@ func TestOverrides(t *testing.T) {
 	volumes := w.vm("vm").Spec.Template.Spec.Volumes
 	if volumes[0].PersistentVolumeClaim.ClaimName != data.Name || volumes[1].DataVolume.Name != "mine" {
 		t.Errorf("the VM has %+v", volumes)
+	}
+}
+
+// A restored claim of another name is no image of a catalogue, also for the VM that was snapshotted; one that takes the
+// place of the image is. It keeps the labels from which a VM's instance type and preference follow.
+func TestImageLabels(t *testing.T) {
+	image := map[string]string{
+		uploads.LabelImage: "debian", uploads.LabelImageVersion: "13", uploads.LabelImageUser: "debian",
+	}
+	for naming, tc := range map[v1beta1.VolumeRestorePolicy]struct {
+		claim string
+		image bool
+	}{
+		v1beta1.VolumeRestorePolicyRandomizeNames:   {"restore-r-uid-data", false},
+		v1beta1.VolumeRestorePolicyPrefixTargetName: {"vm-data", false},
+		v1beta1.VolumeRestorePolicyInPlace:          {"data", true},
+	} {
+		vm, objects := source(false)
+		for _, o := range objects {
+			content, ok := o.(*v1beta1.VirtualMachineSnapshotContent)
+			if !ok {
+				continue
+			}
+			for i := range content.Spec.VolumeBackups {
+				if backup := &content.Spec.VolumeBackups[i]; backup.VolumeName == "data" {
+					maps.Copy(backup.PersistentVolumeClaim.Labels, image)
+					backup.PersistentVolumeClaim.Labels[uploads.LabelInstancetype] = "u1.small"
+					backup.PersistentVolumeClaim.Annotations[uploads.AnnotationMade] = uploads.MadeFor
+				}
+			}
+		}
+		w := newWorld(t, append(objects, vm, restoreOf("vm", func(s *v1beta1.VirtualMachineRestoreSpec) {
+			s.VolumeRestorePolicy = &naming
+		}))...)
+		w.finished()
+		claim := w.claim(tc.claim)
+		if claim == nil || claim.UID == "data" {
+			t.Fatalf("%s: after %v: claim %s is %+v", naming, w.writes, tc.claim, claim)
+		}
+		if uploads.AskedFor(claim.Annotations) {
+			t.Errorf("%s: an upload would replace the restored disk: %v", naming, claim.Annotations)
+		}
+		for label, value := range image {
+			if got, has := claim.Labels[label]; has != tc.image || has && got != value {
+				t.Errorf("%s: label %s is %q", naming, label, got)
+			}
+		}
+		if claim.Labels["disk"] != "data" || claim.Labels[uploads.LabelInstancetype] != "u1.small" {
+			t.Errorf("%s: labels %v", naming, claim.Labels)
+		}
 	}
 }
 

@@ -102,6 +102,8 @@ type Step struct {
 	// CreatePod asks for the pod of Pod(), CreateProvisioning for that of Provisioning(); Pods are these.
 	CreatePod, CreateProvisioning bool
 	Pods                          []Planned
+	// Used are claims that only waited for an upload until now: pods that are to be created write to them.
+	Used []*corev1.PersistentVolumeClaim
 	// Failed is what could not be planned; it is tried again.
 	Failed error
 	// DeletePods are to be deleted gracefully.
@@ -135,6 +137,7 @@ type Step struct {
 func Next(view View) Step {
 	step := decide(view)
 	step.plan(view)
+	step.use(view)
 	return step
 }
 

@@ -266,6 +266,9 @@ func (r *Reconciler) apply(ctx context.Context, view View, step *Step) error {
 		}
 	}
 	createErr = errors.Join(createErr, step.Failed)
+	if err := r.applyUsed(ctx, step); err != nil {
+		return errors.Join(createErr, err)
+	}
 	for _, planned := range step.Pods {
 		createErr = errors.Join(createErr, r.createPod(ctx, view, step, planned))
 	}

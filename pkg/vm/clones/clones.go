@@ -18,6 +18,7 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 
 	"github.com/virtkit/virtkit/pkg/vm/claims"
+	"github.com/virtkit/virtkit/pkg/vm/uploads"
 	"github.com/virtkit/virtkit/pkg/vm/vmstate"
 )
 
@@ -125,10 +126,10 @@ func Left(spec *v1.VirtualMachineSpec) []string {
 			add("NetworkAttachmentDefinition", network.Multus.NetworkName)
 		}
 	}
-	if m := spec.Instancetype; m != nil && m.RevisionName == "" && namespaced(m.Kind) {
+	if m := spec.Instancetype; m != nil && m.RevisionName == "" && uploads.OfNamespace(m.Kind) {
 		add("VirtualMachineInstancetype", m.Name)
 	}
-	if m := spec.Preference; m != nil && m.RevisionName == "" && namespaced(m.Kind) {
+	if m := spec.Preference; m != nil && m.RevisionName == "" && uploads.OfNamespace(m.Kind) {
 		add("VirtualMachinePreference", m.Name)
 	}
 	slices.Sort(out)
@@ -149,11 +150,6 @@ func StateTrouble(source string, state bool, target string) string {
 	}
 	return fmt.Sprintf("VM %s has a persistent TPM or EFI, whose state goes by the VM's name: a copy must have "+
 		"that name, in another namespace", source)
-}
-
-// namespaced reports the kind of an instance type or preference that is not the cluster's.
-func namespaced(kind string) bool {
-	return kind != "" && !strings.Contains(strings.ToLower(kind), "cluster")
 }
 
 // LeftText names what is not copied into a namespace, or returns "" when everything is.

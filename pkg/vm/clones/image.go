@@ -3,7 +3,6 @@ package clones
 import (
 	"fmt"
 	"maps"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -61,14 +60,13 @@ const (
 )
 
 // ofNamespace reports a label of a claim with an image that names an instance type or preference of its namespace, or
-// says that the name is one: elsewhere there is none of that name, or another.
+// says that the name is one.
 func ofNamespace(image *corev1.PersistentVolumeClaim, label string) bool {
 	for _, of := range [][2]string{
 		{uploads.LabelInstancetype, uploads.LabelInstancetypeKind},
 		{uploads.LabelPreference, uploads.LabelPreferenceKind},
 	} {
-		kind := strings.ToLower(image.Labels[of[1]])
-		if (label == of[0] || label == of[1]) && kind != "" && !strings.Contains(kind, "cluster") {
+		if (label == of[0] || label == of[1]) && uploads.OfNamespace(image.Labels[of[1]]) {
 			return true
 		}
 	}

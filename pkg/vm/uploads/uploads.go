@@ -33,7 +33,7 @@ const (
 	// AnnotationImage is the image, NAME/VERSION, that a claim was made for: what it is known by until it has it.
 	AnnotationImage = "image.virtkit.io/wanted"
 	// AnnotationMade says that the claim was made for an upload, of which there may be nothing yet; its value is
-	// MadeFor.
+	// MadeFor. See Awaiting.
 	AnnotationMade = "upload.virtkit.io/made"
 )
 
@@ -131,6 +131,12 @@ func IsDefault(label string) bool {
 		return true
 	}
 	return false
+}
+
+// OfNamespace reports the kind of an instance type or preference, as a label of a claim or a VM has it, of which each
+// namespace has its own: outside of it there is none of that name, or another. Without a kind it is the cluster's.
+func OfNamespace(kind string) bool {
+	return kind != "" && !strings.Contains(strings.ToLower(kind), "cluster")
 }
 
 // IsImage reports the label of a claim that is an image of a catalogue.
@@ -237,14 +243,24 @@ func CheckSession(session string) error {
 
 func cut(text string) string { return text[:min(len(text), maxID)] }
 
+// asking are the annotations of a claim to which an upload was asked for, or that was made for one.
+var asking = []string{AnnotationRequest, AnnotationState, AnnotationImage, AnnotationMade}
+
 // AskedFor reports whether an upload to a claim was asked for, or the claim was made for one, whatever became of it.
+// Another upload may replace its disk unasked.
 func AskedFor(annotations map[string]string) bool {
-	for _, key := range []string{AnnotationRequest, AnnotationState, AnnotationImage, AnnotationMade} {
-		if _, has := annotations[key]; has {
-			return true
-		}
+	return slices.ContainsFunc(asking, func(key string) bool { _, has := annotations[key]; return has })
+}
+
+// Awaiting returns the annotations of a claim that only waits for an upload: nothing was written to it. They go when
+// something else begins to write, so that no upload replaces that. There are none while an upload is under way, and of
+// a claim that has an image, or a part of one, which the state says to whoever would use or replace it.
+func Awaiting(annotations map[string]string) []string {
+	state := StateOf(annotations)
+	if RequestOf(annotations) != nil || state != nil && state.Phase.Final() && !state.Intact {
+		return nil
 	}
-	return false
+	return slices.DeleteFunc(slices.Clone(asking), func(key string) bool { _, has := annotations[key]; return !has })
 }
 
 // RequestOf returns the upload under way to a claim; nil for none. An invalid request counts as none: whoever may write

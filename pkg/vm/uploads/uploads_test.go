@@ -1,6 +1,8 @@
 package uploads
 
 import (
+	"maps"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -96,6 +98,53 @@ func TestUnusable(t *testing.T) {
 		got := Unusable("c", test.annotations)
 		if (got == "") != (test.want == "") || !strings.Contains(got, test.want) {
 			t.Errorf("%s: %q", name, got)
+		}
+	}
+}
+
+func TestOfNamespace(t *testing.T) {
+	for kind, want := range map[string]bool{
+		"": false, "VirtualMachineClusterInstancetype": false, "virtualmachineclusterpreferences": false,
+		"VirtualMachineInstancetype": true, "virtualmachinepreference": true,
+	} {
+		if got := OfNamespace(kind); got != want {
+			t.Errorf("%q: %t", kind, got)
+		}
+	}
+}
+
+// TestAwaiting: a claim that waits for an upload can be told that it waits no more, one that has an image, or a part of
+// one, not.
+func TestAwaiting(t *testing.T) {
+	state := func(s State) map[string]string {
+		return map[string]string{AnnotationMade: MadeFor, AnnotationState: Encode(s), "note": "mine"}
+	}
+	for name, test := range map[string]struct {
+		annotations map[string]string
+		want        []string
+	}{
+		"no upload":     {map[string]string{"note": "mine"}, nil},
+		"made":          {map[string]string{AnnotationMade: MadeFor, "note": "mine"}, []string{AnnotationMade}},
+		"made to pull":  {map[string]string{AnnotationImage: "debian/13"}, []string{AnnotationImage}},
+		"never begun":   {state(State{Phase: Failed, Intact: true}), []string{AnnotationState, AnnotationMade}},
+		"no state":      {map[string]string{AnnotationState: "?"}, []string{AnnotationState}},
+		"failed":        {state(State{Phase: Failed}), nil},
+		"cancelled":     {state(State{Phase: Cancelled}), nil},
+		"has the image": {state(State{Phase: Succeeded}), nil},
+		"under way": {
+			map[string]string{AnnotationMade: MadeFor, AnnotationRequest: Encode(Request{ID: id, Size: 1})}, nil,
+		},
+	} {
+		got := Awaiting(test.annotations)
+		if !slices.Equal(got, test.want) {
+			t.Errorf("%s: %v, want %v", name, got, test.want)
+		}
+		after := maps.Clone(test.annotations)
+		for _, key := range got {
+			delete(after, key)
+		}
+		if len(got) > 0 && AskedFor(after) {
+			t.Errorf("%s: an upload is still asked for: %v", name, after)
 		}
 	}
 }

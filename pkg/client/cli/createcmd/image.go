@@ -115,7 +115,7 @@ func (o *VMOptions) giveDefaults(
 		switch {
 		case name == "":
 			err = cli.UsageErrorf("claim %s/%s has no label %s", image.Namespace, image.Name, labels[0])
-		case kind != "" && !strings.Contains(strings.ToLower(kind), "cluster"):
+		case uploads.OfNamespace(kind):
 			err = cli.UsageErrorf("%s %s is of namespace %s, and can be used there alone", kind, name, image.Namespace)
 		default:
 			err = o.Factory.CheckReferent(ctx, c, namespace, cli.Referent{Field: field, Kind: kind, Name: name})

@@ -88,6 +88,26 @@ func TestImageOfAnotherNamespace(t *testing.T) {
 	}
 }
 
+// A preference of the image's namespace is of no use to a VM of another: it gets none, and asking for it is an error.
+func TestImageOfAnotherNamespacesPreference(t *testing.T) {
+	c := shared(t)
+	t.Setenv("HOME", t.TempDir())
+	const preference = `"instancetype.kubevirt.io/default-preference": "debian"`
+	for path, text := range c.objects {
+		c.objects[path] = strings.Replace(text, preference, preference+
+			`, "instancetype.kubevirt.io/default-preference-kind": "VirtualMachinePreference"`, 1)
+	}
+	line := func(text string) []string { return strings.Fields("vm --name web --image golden/debian/13 " + text) }
+	if _, errOut, err := c.create("", line("--apply")...); err != nil || c.sent("spec", "preference") != nil {
+		t.Errorf("%v, %s: sent %v", err, errOut, c.sent("spec"))
+	}
+	const want = "--infer-preference: VirtualMachinePreference debian is of namespace golden, and can be used there " +
+		"alone"
+	if _, _, err := c.create("", line("--infer-preference")...); err == nil || err.Error() != want {
+		t.Errorf("%v, want %s", err, want)
+	}
+}
+
 // An image that is a DataSource is copied by CDI, to a DataVolume that the VM has as its first disk.
 func TestImageOfDataSource(t *testing.T) {
 	t.Setenv("HOME", t.TempDir())
