@@ -100,7 +100,7 @@ func (w *slowWriter) Write(b []byte) (int, error) {
 
 // Output that nobody takes for longer than a peer may be silent, as a pager's, is not the peer's silence.
 func TestPodProcessOutputIsTakenLate(t *testing.T) {
-	const silence = 100 * time.Millisecond
+	const silence = 500 * time.Millisecond
 	a, b := pair(t, Options{Silence: silence, PingPeriod: time.Minute}, Options{})
 	output := bytes.Repeat([]byte("0123456789"), frameBuffer/4)
 	sent := make(chan error, 1)

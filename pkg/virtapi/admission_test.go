@@ -9,8 +9,10 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	admissionv1 "k8s.io/api/admission/v1"
@@ -371,9 +373,13 @@ func TestUnanswered(t *testing.T) {
 		"refused":   {errSnapshotsOff, http.StatusBadRequest},
 		"not there": {apierrors.NewNotFound(kind, "x"), http.StatusBadRequest},
 		"in time":   {fmt.Errorf("read: %w", context.DeadlineExceeded), http.StatusInternalServerError},
-		"busy":      {apierrors.NewTooManyRequests("later", 1), http.StatusInternalServerError},
-		"server":    {apierrors.NewServerTimeout(kind, "get", 1), http.StatusInternalServerError},
-		"broken":    {apierrors.NewInternalError(errors.New("etcd")), http.StatusInternalServerError},
+		"cut off":   {fmt.Errorf("read: %w", context.Canceled), http.StatusInternalServerError},
+		"away": {
+			fmt.Errorf("read: %w", &url.Error{Op: "Get", Err: syscall.ECONNREFUSED}), http.StatusInternalServerError,
+		},
+		"busy":   {apierrors.NewTooManyRequests("later", 1), http.StatusInternalServerError},
+		"server": {apierrors.NewServerTimeout(kind, "get", 1), http.StatusInternalServerError},
+		"broken": {apierrors.NewInternalError(errors.New("etcd")), http.StatusInternalServerError},
 	} {
 		w := httptest.NewRecorder()
 		review(func(context.Context, *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, error) {

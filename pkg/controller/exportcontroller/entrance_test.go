@@ -27,7 +27,9 @@ import (
 
 	"github.com/virtkit/virtkit/pkg/controller/optional"
 	"github.com/virtkit/virtkit/pkg/names"
+	"github.com/virtkit/virtkit/pkg/service/config"
 	"github.com/virtkit/virtkit/pkg/service/frame"
+	"github.com/virtkit/virtkit/pkg/vm/exports"
 )
 
 // ingressOf reads the spec of an Ingress, JSON.
@@ -320,6 +322,37 @@ func TestUnsettled(t *testing.T) {
 	view, err := (&Proxy{Entrances: ways}).look(t.Context(), proxy)
 	if err != nil || view.Host != "vms.example.com" {
 		t.Errorf("an Ingress: %+v %v", view, err)
+	}
+}
+
+// unserved says that the cluster has no VolumeSnapshots.
+type unserved struct{ VolumeSnapshots }
+
+func (unserved) Served() bool { return false }
+
+// Meanwhile an export is looked at as any other.
+func TestLookUnsettled(t *testing.T) {
+	scheme := runtime.NewScheme()
+	if err := clientgoscheme.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	export := exportOf(exports.KindClaim, "c")
+	export.Namespace, export.Name = "ns", "e"
+	live := fakeclient.NewClientBuilder().WithScheme(scheme).WithObjects(&corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: exports.Name("e")},
+		Status: corev1.PodStatus{
+			Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}},
+		},
+	}).Build()
+	r := &Reconciler{
+		Live: live, Client: live, Config: func() config.Config { return config.Config{} },
+		Now: func() time.Time { return now }, Suffix: func() string { return "x" }, Token: func() string { return "t" },
+		Snapshots: unserved{},
+		Entrances: &Ways{Client: live, Live: live, Routes: routeReader{unsettled: true}},
+	}
+	view, err := r.look(t.Context(), export)
+	if err != nil || !view.Unsettled {
+		t.Errorf("unsettled %v, %v", view.Unsettled, err)
 	}
 }
 

@@ -64,8 +64,8 @@ func (r *Reconciler) look(ctx context.Context, export *v1beta1.VirtualMachineExp
 		}
 	}
 	if view.Pod != nil && isReady(view.Pod) {
-		view.Entrance, err = r.Entrances.Find(ctx, view.Now)
-		view.Unsettled = errors.Is(err, frame.ErrStale)
+		entrance, err := r.Entrances.Find(ctx, view.Now)
+		view.Entrance, view.Unsettled = entrance, errors.Is(err, frame.ErrStale)
 		if err != nil && !view.Unsettled {
 			return view, err
 		}

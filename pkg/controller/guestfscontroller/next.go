@@ -53,7 +53,7 @@ func unneeded(pod *corev1.Pod) (from time.Time, ever bool) {
 		return time.Time{}, false
 	}
 	wait, err := time.ParseDuration(pod.Annotations[names.AnnotationGuestfsWait])
-	return pod.CreationTimestamp.Add(wait), err == nil
+	return pod.CreationTimestamp.Add(min(max(wait, 0), 24*time.Hour)), err == nil
 }
 
 // ended returns when a pod has ended; when it was made, where its containers do not say.

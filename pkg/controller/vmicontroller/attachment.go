@@ -226,8 +226,8 @@ func (r *Reconciler) noteUnnamed(vmi types.UID, volume string, pod *corev1.Pod) 
 	made.(map[string]*corev1.Pod)[volume] = pod
 }
 
-// applyAttachments deletes and makes attachment pods.
-func (r *Reconciler) applyAttachments(ctx context.Context, view View, step *Step) error {
+// applyAttachments deletes and makes attachment pods. It makes none where it was not noted that their claims are used.
+func (r *Reconciler) applyAttachments(ctx context.Context, view View, step *Step, unnoted error) error {
 	var errs []error
 	for _, pod := range step.DeleteAttachments {
 		deleted, err := r.writes.Delete(ctx, pod, client.GracePeriodSeconds(attachmentGrace))
@@ -240,7 +240,10 @@ func (r *Reconciler) applyAttachments(ctx context.Context, view View, step *Step
 		}
 	}
 	for _, planned := range step.Attachments {
-		err := r.writes.Create(ctx, planned.Pod)
+		err := unnoted
+		if err == nil {
+			err = r.writes.Create(ctx, planned.Pod)
+		}
 		if err == nil {
 			r.noteUnnamed(view.VMI.UID, planned.For, planned.Pod)
 		}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/record"
@@ -266,10 +267,15 @@ func (r *Reconciler) apply(ctx context.Context, view View, step *Step) error {
 		}
 	}
 	createErr = errors.Join(createErr, step.Failed)
-	if err := r.applyUsed(ctx, step); err != nil {
-		return errors.Join(createErr, err)
+	unnoted := r.applyUsed(ctx, step)
+	if apierrors.IsConflict(unnoted) {
+		return errors.Join(createErr, unnoted)
 	}
 	for _, planned := range step.Pods {
+		if unnoted != nil {
+			createErr = errors.Join(createErr, step.podRefused(view, unnoted))
+			break
+		}
 		createErr = errors.Join(createErr, r.createPod(ctx, view, step, planned))
 	}
 	if err := r.applyState(ctx, view, step); err != nil {
@@ -291,7 +297,7 @@ func (r *Reconciler) apply(ctx context.Context, view View, step *Step) error {
 	if err := r.applyExpansions(ctx, step.Expansions); err != nil {
 		return err
 	}
-	attachErr := r.applyAttachments(ctx, view, step)
+	attachErr := r.applyAttachments(ctx, view, step, unnoted)
 	createErr = errors.Join(createErr, attachErr)
 	for _, event := range step.Events {
 		r.Recorder.Event(vmi, event.Type, event.Reason, event.Message)

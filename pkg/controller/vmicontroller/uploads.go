@@ -12,7 +12,7 @@ import (
 // use finds the claims of the pods that are to be created which only wait for an upload.
 func (s *Step) use(view View) {
 	var used []string
-	if len(s.Pods) > 0 {
+	if s.CreatePod {
 		used = bootClaimNames(view.VMI)
 	}
 	for _, planned := range s.Attachments {

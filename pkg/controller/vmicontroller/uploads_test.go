@@ -4,17 +4,20 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/record"
 	v1 "kubevirt.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/virtkit/virtkit/pkg/service/frame"
+	"github.com/virtkit/virtkit/pkg/vm/conditions"
 	"github.com/virtkit/virtkit/pkg/vm/uploads"
 )
 
@@ -91,7 +94,7 @@ func TestUsed(t *testing.T) {
 func TestUsedFirst(t *testing.T) {
 	view := booting(t)
 	claim := view.Claims["awaited"]
-	refusal, pods := errors.New("no answer"), 0
+	refusal, pods, said := errors.New("no answer"), 0, ""
 	api := interceptor.NewClient(fake.NewClientBuilder().WithObjects(claim.DeepCopy()).Build(), interceptor.Funcs{
 		Patch: func(ctx context.Context, under client.WithWatch, o client.Object, patch client.Patch,
 			options ...client.PatchOption,
@@ -105,8 +108,18 @@ func TestUsedFirst(t *testing.T) {
 			pods++
 			return nil
 		},
+		SubResourcePatch: func(_ context.Context, _ client.Client, _ string, o client.Object, _ client.Patch,
+			_ ...client.SubResourcePatchOption,
+		) error {
+			synchronized := conditions.Find(o.(*v1.VirtualMachineInstance).Status.Conditions,
+				v1.VirtualMachineInstanceSynchronized)
+			if synchronized != nil {
+				said = synchronized.Message
+			}
+			return nil
+		},
 	})
-	r := &Reconciler{Client: api, writes: frame.NewWrites(api)}
+	r := &Reconciler{Client: api, writes: frame.NewWrites(api), Recorder: record.NewFakeRecorder(10)}
 	read := func() map[string]string {
 		var there corev1.PersistentVolumeClaim
 		if err := api.Get(t.Context(), client.ObjectKeyFromObject(claim), &there); err != nil {
@@ -119,8 +132,9 @@ func TestUsedFirst(t *testing.T) {
 		t.Fatalf("annotations %v", got)
 	}
 	step := Next(view)
-	if err := r.apply(t.Context(), view, &step); !errors.Is(err, refusal) || pods > 0 {
-		t.Errorf("%v, and %d pods", err, pods)
+	if err := r.apply(t.Context(), view, &step); !errors.Is(err, refusal) || pods > 0 ||
+		!strings.Contains(said, "claim awaited, which waited for an upload: no answer") {
+		t.Errorf("%v, and %d pods; the status says %q", err, pods, said)
 	}
 	refusal = nil
 	view = booting(t)

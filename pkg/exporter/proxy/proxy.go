@@ -63,7 +63,9 @@ type Handler struct {
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 	// Stall is the time for which a client may take nothing.
 	Stall time.Duration
-	Log   *slog.Logger
+	// Look is the time that a look for an export may take.
+	Look time.Duration
+	Log  *slog.Logger
 
 	slots      slots
 	transports transports
@@ -72,7 +74,7 @@ type Handler struct {
 // NewHandler returns a handler.
 func NewHandler(find Finder, stall time.Duration, log *slog.Logger) *Handler {
 	return &Handler{
-		Exports: find, Dial: (&net.Dialer{Timeout: dialWithin}).DialContext, Stall: stall, Log: log,
+		Exports: find, Dial: (&net.Dialer{Timeout: dialWithin}).DialContext, Stall: stall, Look: dialWithin, Log: log,
 	}
 }
 
@@ -123,7 +125,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // find looks for an export, for as long as the API server may take.
 func (h *Handler) find(ctx context.Context, asked exports.Requested) (*Export, error) {
-	ctx, cancel := context.WithTimeout(ctx, dialWithin)
+	ctx, cancel := context.WithTimeout(ctx, h.Look)
 	defer cancel()
 	return h.Exports.Find(ctx, asked.Namespace, asked.Name)
 }

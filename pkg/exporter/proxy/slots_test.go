@@ -108,7 +108,7 @@ func (s slow) Find(ctx context.Context, namespace, name string) (*Export, error)
 func TestLookupsTakeNoSlot(t *testing.T) {
 	front := newProxy(t, func(http.ResponseWriter, *http.Request) {})
 	h, came := front.Config.Handler.(*Handler), make(chan struct{})
-	h.Exports = slow{h.Exports, came}
+	h.Exports, h.Look = slow{h.Exports, came}, time.Minute
 	end := hang(t, front, at+"slow/volumes/root/disk.img", came, requests)
 	defer end()
 	if r, _ := ask(t, front, http.MethodGet, disk, withToken()); r.StatusCode != http.StatusOK {

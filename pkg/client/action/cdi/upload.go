@@ -206,7 +206,7 @@ func (u *uploading) check(ctx context.Context, claim *corev1.PersistentVolumeCla
 		return nil
 	case uploads.RequestOf(claim.Annotations) != nil:
 		return errors.New("an image is being uploaded to it through the API server; wait, or end that with --cancel")
-	case uploads.StateOf(claim.Annotations) != nil && !u.Replace:
+	case uploads.StateOf(claim.Annotations) != nil && len(uploads.Awaiting(claim.Annotations)) == 0 && !u.Replace:
 		return errors.New("an image was uploaded to it through the API server, and its disk would be replaced; " +
 			"choose another name, or give --no-create to say that you mean it")
 	case !meant && !u.Replace:
@@ -218,6 +218,7 @@ func (u *uploading) check(ctx context.Context, claim *corev1.PersistentVolumeCla
 	}
 	annotations := u.annotations()
 	annotations[annotationPodRestarts] = nil // of a pod that it had before: CDI counts no less than is there
+	annotations[annotationPodReady] = nil
 	if err := u.change(ctx, "/api/v1", client.Claims, map[string]any{"annotations": annotations}); err != nil {
 		return fmt.Errorf("have CDI prepare it: %w", err)
 	}

@@ -73,7 +73,8 @@ func TestThere(t *testing.T) {
 			objects: map[string]map[string]any{claimPath: plain, pods: pod("Succeeded")},
 			change:  func(o *Options) { o.Replace, o.Create = true, nil },
 			changed: claimPath + ` {"metadata":{"annotations":{"cdi.kubevirt.io/storage.contentType":"kubevirt",` +
-				`"cdi.kubevirt.io/storage.pod.restarts":null,"cdi.kubevirt.io/storage.upload.target":""}}}`,
+				`"cdi.kubevirt.io/storage.pod.ready":null,"cdi.kubevirt.io/storage.pod.restarts":null,` +
+				`"cdi.kubevirt.io/storage.upload.target":""}}}`,
 		},
 		"a claim of a running VM": {
 			objects: map[string]map[string]any{claimPath: plain, pods: pod("Running")},

@@ -637,4 +637,17 @@ func TestWay(t *testing.T) {
 			t.Errorf("%s: %+v %v", name, s, err)
 		}
 	}
+	export := c.export.DeepCopy()
+	export.Status.Links = &both
+	s, err := reach(t.Context(), unforwarded{c}, export, Reach{measures: true})
+	if err != nil || s.forwarded || s.link != outside {
+		t.Errorf("a caller who may not forward ports: %+v %v", s, err)
+	}
+}
+
+// unforwarded is a cluster in which the caller may not forward ports.
+type unforwarded struct{ *cluster }
+
+func (u unforwarded) PodPort(_ context.Context, _, pod string, _ uint16) (net.Conn, error) {
+	return nil, apierrors.NewForbidden(corev1.Resource("pods/portforward"), pod, nil)
 }

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/labels"
 	"kubevirt.io/api/export/v1beta1"
 
@@ -36,7 +37,8 @@ type Reach struct {
 	Inside bool
 
 	// measures says that the server reads the disk before it answers. What leads there from outside waits for an answer
-	// for a minute or less, and the server begins anew with the next request, so this goes inside, too.
+	// for a minute or less, and the server begins anew with the next request, so this goes inside, too, if the
+	// caller may.
 	measures bool
 }
 
@@ -62,7 +64,10 @@ func reach(ctx context.Context, api API, export *v1beta1.VirtualMachineExport, r
 		return nil, err
 	}
 	links := export.Status.Links
-	inside := (r.Inside || r.measures) && links.Internal != nil
+	inside := links.Internal != nil && (r.Inside || r.measures)
+	if inside && !r.Inside && !r.PortForward && r.ServiceURL == "" && links.External != nil {
+		inside = mayForward(ctx, api, export)
+	}
 	forward := r.PortForward || r.ServiceURL == "" && (links.External == nil || inside)
 	link := links.External
 	if forward || r.ServiceURL != "" {
@@ -108,6 +113,16 @@ func reach(ctx context.Context, api API, export *v1beta1.VirtualMachineExport, r
 }
 
 func (s *server) close() { s.client.CloseIdleConnections() }
+
+// mayForward tells whether the API server lets the caller reach the export's pod. An answer that is no refusal is for
+// the connection itself to say.
+func mayForward(ctx context.Context, api API, export *v1beta1.VirtualMachineExport) bool {
+	conn, err := forwarded(ctx, api, export)
+	if err == nil {
+		_ = conn.Close()
+	}
+	return !apierrors.IsForbidden(err)
+}
 
 // forwarded returns a connection to the export's pod, through the API server.
 func forwarded(ctx context.Context, api API, export *v1beta1.VirtualMachineExport) (net.Conn, error) {

@@ -167,7 +167,7 @@ func (s *Session) lost(ctx context.Context, cause error) error {
 	if end := s.end(ctx); end != nil {
 		cause = end
 	}
-	return fmt.Errorf("%w: %w", action.ErrLost, cause)
+	return fmt.Errorf("%w: %v", action.ErrLost, cause) // the cause may be an exit code, which is not the program's
 }
 
 // end returns how the pod ended or is about to, nil for one that runs or that cannot be looked at.

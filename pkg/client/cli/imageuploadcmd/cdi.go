@@ -61,7 +61,7 @@ func (o *Options) way(ctx context.Context, c *client.Client, t cli.Target, file 
 			return nil, errors.New("--datasource needs CDI, which the cluster has not; leave it out")
 		}
 	}
-	if o.Via == viaNative || o.Via == viaAuto && (o.Format != "" || o.needs() == "" && zstd(file)) {
+	if o.Via == viaNative || o.Via == viaAuto && (o.Format != "" || o.needs() == "" && o.Proxy == "" && zstd(file)) {
 		return nil, nil
 	}
 	must := o.needs()
@@ -141,7 +141,8 @@ func (o *Options) sendCDI(
 		note("%s was made for it and is left; the command uploads to it when it is repeated%s", o.target(t), native)
 	case stage == cdi.Asked:
 		note("CDI holds %s ready for an upload: repeat the command or, before a VM uses its disk, `kubectl annotate "+
-			"pvc %s -n %s %s-`", o.target(t), t.Name, t.Namespace, cdi.AnnotationTarget)
+			"pvc %s -n %s %s-`; if part of the image was sent, its disk is no longer whole, and only the first helps",
+			o.target(t), t.Name, t.Namespace, cdi.AnnotationTarget)
 	case stage == cdi.Sent:
 		o.Factory.IO.Interrupted(err, "CDI has the image, and goes on writing it to %s", o.target(t))
 	}

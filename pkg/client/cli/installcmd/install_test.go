@@ -104,8 +104,8 @@ func TestInstallDryRunClient(t *testing.T) {
 			t.Errorf("document %d is not %s", k, action.Name(o))
 		}
 	}
-	if n := strings.Count(out.String(), "image: ghcr.io/virtkit/virt-server:v9"); n != 3 {
-		t.Errorf("%d containers have the image asked for, want 3", n)
+	if n := strings.Count(out.String(), "image: ghcr.io/virtkit/virt-server:v9"); n != 4 {
+		t.Errorf("%d containers have the image asked for, want 4", n)
 	}
 }
 
