@@ -57,7 +57,8 @@ func onTerminal(t *testing.T, c *cluster, args ...string) *pty {
 	p.cmd.Stdin, p.cmd.Stdout, p.cmd.Stderr = p.slave, p.slave, p.slave
 	p.cmd.Env = append(os.Environ(), "KUBECONFIG="+filepath.Join(dir, "kubeconfig"))
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
-	// Who runs the tests by nohup(1) has virtctl ignore a hangup. A signal that this process takes is not ignored there.
+	// Who runs the tests by nohup(1) has virtctl ignore a hangup. A signal that this process takes is not ignored by
+	// its children.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
 	if err := p.cmd.Start(); err != nil {
 		t.Fatal(err)

@@ -95,8 +95,8 @@ type Request struct {
 	Cancel bool `json:"cancel,omitempty"`
 	// Since is when the upload was asked for; virt-api sets it.
 	Since time.Time `json:"since,omitzero"`
-	// Torn says that an earlier upload wrote part of its image: a failure leaves the claim as it was before, which is no
-	// disk. virt-api sets it.
+	// Torn says that an earlier upload wrote part of its image: a failure leaves the claim as it was before, which is
+	// no disk. virt-api sets it.
 	Torn bool `json:"torn,omitempty"`
 }
 
