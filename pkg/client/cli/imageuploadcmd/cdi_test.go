@@ -260,7 +260,7 @@ func TestLeft(t *testing.T) {
 		"--size=1Gi": "note: claim team-a/disk was made for it and is left; the command uploads to it when it is " +
 			"repeated; the other way is --via=native --no-create",
 		"--no-create": "note: CDI holds claim team-a/disk ready for an upload: repeat the command or, before a VM " +
-			"uses its disk, `kubectl annotate pvc disk -n team-a cdi.kubevirt.io/storage.upload.target-`; if part "+
+			"uses its disk, `kubectl annotate pvc disk -n team-a cdi.kubevirt.io/storage.upload.target-`; if part " +
 			"of the image was sent, its disk is no longer whole, and only the first helps",
 	} {
 		c := newCDI(t)
