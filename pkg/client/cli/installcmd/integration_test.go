@@ -140,7 +140,7 @@ func TestInstallAsTyped(t *testing.T) {
 	}
 	v.unwatched()
 	out, _ = v.run(cli.ExitOK, "install", "--wait=false", "--image-tag", "v2")
-	v.says(out, `virtkit v2 is applied in namespace kubevirt: \d+ created, 3 configured, \d+ unchanged`)
+	v.says(out, `virtkit v2 is applied in namespace kubevirt: \d+ created, 4 configured, \d+ unchanged`)
 	v.unwatched()
 	out, _ = v.run(cli.ExitOK, "install", "--wait=false", "--image-tag", "v2", "-o", "name")
 	if got := strings.Count(out, "\n"); got != len(all) {
