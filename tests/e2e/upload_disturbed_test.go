@@ -275,7 +275,7 @@ func TestImageUploadDisturbed(t *testing.T) {
 	state, err := held.ends()
 	if failed := (*upload.FailedError)(nil); errors.As(err, &failed) {
 		// The controller has seen how the pod ended before it was gone.
-		if !strings.Contains(err.Error(), "the upload's pod was ended: repeat the upload") {
+		if !strings.Contains(err.Error(), "repeat the upload") {
 			t.Errorf("the pod evicted: %v", err)
 		}
 		said("repeated", <-c.beginVirtctl(t, to(ns, "disk", imagePath, "--size=64Mi")...), cli.ExitOK, "")
