@@ -27,8 +27,8 @@ import (
 
 const tinyDisk = "../../bin/images/tiny.qcow2"
 
-// The tiny guest's disk is uploaded as it is by virtctl to a claim that it makes, and compressed and raw with a cut
-// between to a block claim; a VM boots from each, and its write is there after a restart. What is no image is refused.
+// The tiny guest's disk is uploaded as it is by virtctl to a claim that it makes, which gets the label of an instance
+// type; a VM boots from it, and its write is there after a restart. The same image is refused a second time.
 func TestImageUpload(t *testing.T) {
 	t.Parallel()
 	c := theCluster
@@ -51,7 +51,8 @@ func TestImageUpload(t *testing.T) {
 	}
 }
 
-// TestImageUploadCut is the other half.
+// The tiny guest's disk is uploaded raw and compressed to a block claim, and goes on after its stream was cut; a VM
+// boots from it, and its write is there after a restart. TestImageUploadDisturbed has what is refused.
 func TestImageUploadCut(t *testing.T) {
 	t.Parallel()
 	c := theCluster

@@ -34,8 +34,8 @@ import (
 
 // A download of a snapshot's export goes on when the export's pod is evicted, when virt-api is killed, and when virtctl
 // is killed and the command is repeated. One of a stopped VM's export goes on after an eviction where the disk is a
-// file, whose times say that it is the same; a device may have been written to by then, which is said. The test kills
-// virt-api, so no other runs beside it.
+// file, whose times say that it is the same; a device may have been written to by then, which is said. An upload
+// goes on, too, when virt-api is killed. No other test runs beside that.
 func TestVMExportDisturbed(t *testing.T) {
 	needSnapshots(t)
 	c := theCluster
@@ -87,7 +87,7 @@ func TestVMExportDisturbed(t *testing.T) {
 		t.Errorf("an OVA, its pod evicted, has %d members", members)
 	}
 
-	killed := map[types.UID]bool{}
+	killed, held := map[types.UID]bool{}, c.holdUpload(t, ns, "uploaded", data[:8<<20])
 	got, stderr, err = c.downloadAmid(t, ns, "snap", "disk", func() {
 		pods, err := c.Kube.CoreV1().Pods(names.Namespace).List(t.Context(),
 			metav1.ListOptions{LabelSelector: names.LabelComponent + "=" + names.VirtAPI})
@@ -102,11 +102,15 @@ func TestVMExportDisturbed(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
+		held.resume()
 	})
 	if err != nil || !bytes.Equal(got, whole["disk"]) {
 		t.Errorf("virt-api killed: %d bytes: %v\n%s", len(got), err, stderr)
 	}
 	c.waitComponents(t, ns, killed)
+	if state, err := held.ends(); err != nil || !has(&state, data[:8<<20]) || held.api.opened < 2 {
+		t.Errorf("virt-api killed amid an upload: %+v, %d streams: %v", state, held.api.opened, err)
+	}
 
 	for _, early := range []bool{false, true} {
 		c.downloadKilled(t, ns, "disk", whole["disk"], early, "own", "--snapshot=taken", "--readiness-timeout=5m")
@@ -193,10 +197,15 @@ func verifyOVA(t *testing.T, ova []byte) (members int) {
 	return members
 }
 
-// evictExport evicts the pod of an export by the API, and waits until it is gone.
+// evictExport evicts the pod of an export.
 func (c *cluster) evictExport(t *testing.T, ns, export string) {
 	t.Helper()
-	name := exports.Name(export)
+	c.evictPod(t, ns, exports.Name(export))
+}
+
+// evictPod evicts a pod by the API, and waits until it is gone.
+func (c *cluster) evictPod(t *testing.T, ns, name string) {
+	t.Helper()
 	before, err := c.Kube.CoreV1().Pods(ns).Get(t.Context(), name, metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)

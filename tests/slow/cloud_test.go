@@ -25,20 +25,9 @@ func TestCloudImage(t *testing.T) {
 		"boot-keys": {"key": bootPublic}, "keys": {"key": firstPublic}, "passwords": {"crew": "port"},
 	})
 	g := create(t, ns, "cloud.yaml", dir)
-	g.virtctl(t, "wait", "--for=agent", "--timeout", bootTime.String())
 
 	// cloud-init, with the key of the default user from accessCredentials.
-	eventually(t, bootTime, "cloud-init is done", func() string {
-		out, err := g.trySSH(t.Context(), "debian", boot, "",
-			"sudo cloud-init status --wait || sudo cloud-init status --long; true")
-		if err != nil {
-			return err.Error()
-		}
-		if !strings.Contains(out, "status: done") {
-			return out
-		}
-		return ""
-	})
+	g.booted(t, boot)
 	g.expect(t, "debian", boot, map[string]string{
 		"hostname":                                   "harbour",
 		"sudo cat /etc/bearing":                      "north by east",

@@ -4,7 +4,6 @@ package slow
 
 import (
 	"os"
-	"strings"
 	"testing"
 
 	v1 "kubevirt.io/api/core/v1"
@@ -25,22 +24,7 @@ func TestConfigDrive(t *testing.T) {
 	ns := namespace(t,
 		map[string]map[string]string{"boot-keys": {"key": public}, "user-data": {"userdata": driveUserData}})
 	g := create(t, ns, "drive.yaml", dir)
-	ready := func() {
-		t.Helper()
-		g.virtctl(t, "wait", "--for=agent", "--timeout", bootTime.String())
-		eventually(t, bootTime, "cloud-init is done", func() string {
-			out, err := g.trySSH(t.Context(), "debian", key, "",
-				"sudo cloud-init status --wait || sudo cloud-init status --long; true")
-			if err != nil {
-				return err.Error()
-			}
-			if !strings.Contains(out, "status: done") {
-				return out
-			}
-			return ""
-		})
-	}
-	ready()
+	g.booted(t, key)
 	g.expect(t, "debian", key, map[string]string{
 		"hostname":         "drive",
 		"cat /etc/bearing": "from the drive",
@@ -56,7 +40,7 @@ func TestConfigDrive(t *testing.T) {
 		t.Fatal(err)
 	}
 	g.virtctl(t, "start")
-	ready()
+	g.booted(t, key)
 	g.expect(t, "debian", key, map[string]string{"tail -c4 " + efiVariable: "ahoy"})
 	if phase := g.vmi(t).Status.Phase; phase != v1.Running {
 		t.Errorf("phase %s", phase)

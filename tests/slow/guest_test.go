@@ -49,7 +49,7 @@ func runTests(m *testing.M) (code int, err error) {
 	if name := os.Getenv("VIRTKIT_E2E_CLUSTER"); name != "" {
 		theCluster, err = instance.Attach(name)
 	} else {
-		theCluster, err = instance.Start(ctx, "slow", "--image", "../../bin/images/debian-disk.tar")
+		theCluster, err = instance.Start(ctx, "slow", "--multus", "--image", "../../bin/images/debian-disk.tar")
 	}
 	if err != nil {
 		return 1, err
@@ -110,7 +110,13 @@ func create(t *testing.T, ns, file, dir string) *guest {
 	if err := theCluster.Client.Create(t.Context(), vm); err != nil {
 		t.Fatal(err)
 	}
-	g := &guest{Instance: theCluster, ns: ns, name: vm.Name, dir: dir}
+	return follow(t, ns, vm.Name, dir)
+}
+
+// follow is a VM that there is.
+func follow(t *testing.T, ns, name, dir string) *guest {
+	t.Helper()
+	g := &guest{Instance: theCluster, ns: ns, name: name, dir: dir}
 	t.Cleanup(func() {
 		if !t.Failed() {
 			return
@@ -123,6 +129,23 @@ func create(t *testing.T, ns, file, dir string) *guest {
 		}
 	})
 	return g
+}
+
+// booted waits until the guest's agent is there, and cloud-init is done with what it was told.
+func (g *guest) booted(t *testing.T, key string) {
+	t.Helper()
+	g.virtctl(t, "wait", "--for=agent", "--timeout", bootTime.String())
+	eventually(t, bootTime, "cloud-init is done", func() string {
+		out, err := g.trySSH(t.Context(), "debian", key, "",
+			"sudo cloud-init status --wait || sudo cloud-init status --long; true")
+		if err != nil {
+			return err.Error()
+		}
+		if !strings.Contains(out, "status: done") {
+			return out
+		}
+		return ""
+	})
 }
 
 func (g *guest) knownHosts() string { return filepath.Join(g.dir, "known_hosts") }

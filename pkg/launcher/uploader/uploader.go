@@ -160,7 +160,7 @@ func (u *upload) watch(ctx context.Context) {
 		case <-u.ended:
 			return
 		case <-ctx.Done():
-			u.fail(errors.New("the upload's pod was ended"))
+			u.fail(errors.New("the upload's pod was ended: repeat the upload"))
 			return
 		case <-ticker.C:
 			u.mu.Lock()

@@ -65,6 +65,10 @@ in the cluster. "virtctl clone" does the same in one step, and waits.`,
 	flags.StringVar(&o.TargetType, "target-type", "vm", "`TYPE` of the target: vm")
 	flags.StringArrayVar(&o.LabelFilters, "label-filter", nil, "`FILTER` of labels (can be repeated)")
 	flags.StringArrayVar(&o.AnnotationFilters, "annotation-filter", nil, "`FILTER` of annotations (can be repeated)")
+	flags.StringArrayVar(&o.TemplateLabelFilters, "template-label-filter", nil,
+		"`FILTER` of labels of the VM's template (can be repeated)")
+	flags.StringArrayVar(&o.TemplateAnnotationFilters, "template-annotation-filter", nil,
+		"`FILTER` of annotations of the VM's template (can be repeated)")
 	flags.StringArrayVar(&o.MACs, "new-mac-address", nil,
 		"`INTERFACE:MAC` of the new VM, the MAC with dashes (can be repeated)")
 	flags.StringVar(&o.Serial, "new-smbios-serial", "", "SMBIOS `SERIAL` number of the new VM")
