@@ -260,7 +260,16 @@ func AskedFor(annotations map[string]string) bool {
 // a claim that has an image, or a part of one, which the state says to whoever would use or replace it.
 func Awaiting(annotations map[string]string) []string {
 	state := StateOf(annotations)
-	if RequestOf(annotations) != nil || state != nil && state.Phase.Final() && !state.Intact {
+	if state != nil && state.Phase.Final() && !state.Intact {
+		return nil
+	}
+	return Replaced(annotations)
+}
+
+// Replaced returns the annotations of a claim that hold no longer once its whole content was replaced by other means
+// than an upload. There are none while an upload is under way.
+func Replaced(annotations map[string]string) []string {
+	if RequestOf(annotations) != nil {
 		return nil
 	}
 	return slices.DeleteFunc(slices.Clone(asking), func(key string) bool { _, has := annotations[key]; return !has })

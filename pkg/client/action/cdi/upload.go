@@ -68,7 +68,7 @@ const (
 	Made
 	// Sent is an image that CDI has, and writes.
 	Sent
-	// Done is an image that is on the claim.
+	// Done is an image that is on the claim. With an error, the claim still says what an upload before it has left.
 	Done
 )
 
@@ -101,6 +101,10 @@ func Upload(ctx context.Context, api API, o Options) (Stage, error) {
 	if err == nil {
 		u.stage = Sent
 		err = u.waitWritten(ctx)
+	}
+	if err == nil {
+		u.stage = Done
+		err = u.forget(ctx)
 	}
 	if err != nil {
 		return u.stage, fmt.Errorf("upload to %s: %w", u.target(), err)
