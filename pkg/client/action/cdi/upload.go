@@ -82,6 +82,8 @@ type uploading struct {
 	// reached says that the proxy has answered; whole that every byte was sent at least once; busy that CDI's pod,
 	// which was ready, did not begin to take the last try.
 	reached, whole, busy bool
+	// failed says that a try failed while the image was sent, and doubtful that one had when the last one began.
+	failed, doubtful bool
 }
 
 // succeeded is the phase of CDI's pod when it has written an image.
@@ -96,11 +98,7 @@ func Upload(ctx context.Context, api API, o Options) (Stage, error) {
 		err = u.waitReady(ctx)
 	}
 	if err == nil {
-		err = u.send(ctx)
-	}
-	if err == nil {
-		u.stage = Sent
-		err = u.waitWritten(ctx)
+		err = u.sendAndWait(ctx)
 	}
 	if err == nil {
 		u.stage = Done
@@ -110,6 +108,26 @@ func Upload(ctx context.Context, api API, o Options) (Stage, error) {
 		return u.stage, fmt.Errorf("upload to %s: %w", u.target(), err)
 	}
 	return Done, nil
+}
+
+// sendAndWait sends the image and waits until it is written. CDI notes late that its pod has begun anew. So where that
+// may have been in a try which had failed already, the image is sent once more: a pod that has it refuses it.
+func (u *uploading) sendAndWait(ctx context.Context) error {
+	before := u.stage
+	for doubts := 1; ; doubts-- {
+		if err := u.send(ctx); err != nil {
+			return err
+		}
+		u.stage = Sent
+		err := u.waitWritten(ctx)
+		if !u.doubtful || doubts == 0 || !errors.Is(err, errUnused) {
+			return err
+		}
+		u.stage = before
+		if u.Again != nil {
+			u.Again(err)
+		}
+	}
 }
 
 // target is what the image goes to, for messages.
