@@ -275,6 +275,20 @@ func Replaced(annotations map[string]string) []string {
 	return slices.DeleteFunc(slices.Clone(asking), func(key string) bool { _, has := annotations[key]; return !has })
 }
 
+// Copied changes the annotations of a claim to those of a claim with a copy of its content, as a snapshot has it, to
+// which nothing is uploaded: the copy of a claim to which an image was being uploaded has a part of the image.
+func Copied(annotations map[string]string) {
+	if r := RequestOf(annotations); r != nil {
+		annotations[AnnotationState] = Encode(State{
+			ID: r.ID, Phase: Failed, Size: r.Size, Message: "the content was copied while the image was being uploaded",
+		})
+	}
+	delete(annotations, AnnotationRequest)
+	for _, key := range Awaiting(annotations) {
+		delete(annotations, key)
+	}
+}
+
 // RequestOf returns the upload under way to a claim; nil for none. An invalid request counts as none: whoever may write
 // a claim's annotations may end its upload.
 func RequestOf(annotations map[string]string) *Request {
