@@ -67,7 +67,7 @@ func TestThere(t *testing.T) {
 		"a claim for an upload": {objects: map[string]map[string]any{claimPath: claimOf(target)}},
 		"a claim of somebody's": {
 			objects: map[string]map[string]any{claimPath: plain},
-			err:     "it is there already, and was not made for an upload",
+			err:     "it is there already, and was not made for an upload, or has been used since: its disk",
 		},
 		"a claim that is given": {
 			objects: map[string]map[string]any{claimPath: plain, pods: pod("Succeeded")},
