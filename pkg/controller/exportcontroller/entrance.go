@@ -171,9 +171,9 @@ func certificateFor(host string, bundle []byte, now time.Time) (string, error) {
 	}
 	text := strings.TrimSpace(out.String())
 	if len(text) > exports.MaxCertificate {
-		return "", fmt.Errorf("the link from outside has no certificate: the %d that may be shown for %s have %d bytes, "+
-			"which is more than %d; put the one for the host, with those that signed it, into the Secret of the Ingress or "+
-			"spec.tls of the Route", len(chain), host, len(text), exports.MaxCertificate)
+		return "", fmt.Errorf("the link from outside has no certificate: the %d that may be shown for %s have %d "+
+			"bytes, which is more than %d; put the one for the host, with those that signed it, into the Secret of "+
+			"the Ingress or spec.tls of the Route", len(chain), host, len(text), exports.MaxCertificate)
 	}
 	return text, nil
 }

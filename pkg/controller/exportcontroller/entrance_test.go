@@ -282,9 +282,12 @@ func TestFind(t *testing.T) {
 	}{
 		"nothing": {[]client.Object{secret, authorities, &elsewhere}, nil, nil},
 		"an Ingress": {
-			[]client.Object{&later, &ingress, secret}, nil, &Entrance{Host: host, Certificate: strings.TrimSpace(leaf.pem)},
+			[]client.Object{&later, &ingress, secret}, nil,
+			&Entrance{Host: host, Certificate: strings.TrimSpace(leaf.pem)},
 		},
-		"a Secret of too many":     {[]client.Object{&ingress, many}, nil, &Entrance{Host: host, Trouble: tooLarge.Error()}},
+		"a Secret of too many": {
+			[]client.Object{&ingress, many}, nil, &Entrance{Host: host, Trouble: tooLarge.Error()},
+		},
 		"no Secret yet":            {[]client.Object{&ingress}, nil, &Entrance{Host: host}},
 		"a Secret of other things": {[]client.Object{&ingress, opaque}, nil, &Entrance{Host: host}},
 		"an Ingress and a Route": {

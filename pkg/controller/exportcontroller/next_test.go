@@ -424,7 +424,7 @@ func TestUses(t *testing.T) {
 	}
 }
 
-// A certificate from outside that is too large is said in the condition, and in one event; the link is there without it.
+// A certificate from outside that is too large is said in the condition, and in one event; the link is there without.
 func TestExternalTooLarge(t *testing.T) {
 	v := withPod(ofVM(), corev1.PodRunning, true, nil)
 	v.Entrance = &Entrance{Host: "vms.example.com", Trouble: "too large"}

@@ -75,8 +75,8 @@ func (r *Reconciler) lookAtFacts(ctx context.Context, view *View) error {
 	return r.lookAtProcessor(ctx, view)
 }
 
-// createPod makes the claim for the guest's state where it goes, if that is another one, and the migration's pod, before
-// which it notes that the claims are used.
+// createPod makes the claim for the guest's state where it goes, if that is another one, and the migration's pod. It
+// notes before that the claims are used.
 func (r *Reconciler) createPod(ctx context.Context, view View, step *Step) error {
 	if err := r.createState(ctx, view, step.CreateState); err != nil {
 		return err

@@ -86,7 +86,9 @@ func TestUsed(t *testing.T) {
 	view := situation(fresh, func(view *View) {
 		source := &v1.PersistentVolumeClaimVolumeSource{}
 		source.ClaimName = "awaited"
-		view.VMI.Spec.Volumes = []v1.Volume{{Name: "root", VolumeSource: v1.VolumeSource{PersistentVolumeClaim: source}}}
+		view.VMI.Spec.Volumes = []v1.Volume{{
+			Name: "root", VolumeSource: v1.VolumeSource{PersistentVolumeClaim: source},
+		}}
 		claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{
 			Namespace: "ns", Name: "awaited",
 			Annotations: map[string]string{uploads.AnnotationMade: uploads.MadeFor, "mine": "x"},

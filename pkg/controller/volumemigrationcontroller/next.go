@@ -147,8 +147,8 @@ func (s *Step) copy(view View) {
 	s.migrate(view)
 }
 
-// unready returns what keeps a disk from being copied to a claim that exists: it is being filled, an upload to it is not
-// complete, or another pod uses it.
+// unready returns what keeps a disk from being copied to a claim that exists: it is being filled, an upload to it is
+// not complete, or another pod uses it.
 func unready(view View, name string) string {
 	if dv, filled := view.DataVolumes[name]; filled {
 		switch claims.StateOfClaim(view.Claims[name], dv) {

@@ -15,7 +15,8 @@ import (
 const mostConflicts = 10
 
 // forget removes from the claim what an upload through the API server, of which CDI has replaced the disk, says there:
-// that of one that failed would keep VMs from using the image, and that of one to come would let it be replaced unasked.
+// that of one that failed would keep VMs from using the image, and that of one to come would let it be replaced
+// unasked.
 func (u *uploading) forget(ctx context.Context) error {
 	for try := 1; ; try++ {
 		claim, err := u.claim(ctx, u.Name)
@@ -37,8 +38,8 @@ func (u *uploading) forget(ctx context.Context) error {
 		case err == nil:
 			return nil
 		case !apierrors.IsConflict(err) || try == mostConflicts:
-			return fmt.Errorf("note that CDI has replaced the disk of an earlier upload: %w; do so with `kubectl annotate "+
-				"pvc %s -n %s %s-`", err, u.Name, u.Namespace, strings.Join(old, "- "))
+			return fmt.Errorf("note that CDI has replaced the disk of an earlier upload: %w; do so with `kubectl "+
+				"annotate pvc %s -n %s %s-`", err, u.Name, u.Namespace, strings.Join(old, "- "))
 		}
 	}
 }

@@ -232,8 +232,8 @@ func (u *uploading) check(ctx context.Context, claim *corev1.PersistentVolumeCla
 		return errors.New("an image was uploaded to it through the API server, and its disk would be replaced; " +
 			"choose another name, or give --no-create to say that you mean it")
 	case !meant && !u.Replace:
-		return errors.New("it is there already, and was not made for an upload, or has been used since: its disk, which " +
-			"may be a VM's, would be replaced; choose another name, or give --no-create to say that you mean it")
+		return errors.New("it is there already, and was not made for an upload, or has been used since: its disk, " +
+			"which may be a VM's, would be replaced; choose another name, or give --no-create to say that you mean it")
 	}
 	if err := u.unused(ctx, claim); err != nil || meant {
 		return err

@@ -98,8 +98,8 @@ func Claim(ctx context.Context, api API, namespace, name string) (*corev1.Persis
 // Remark returns what who works at a claim should know of its uploads, or "".
 func Remark(claim *corev1.PersistentVolumeClaim) string {
 	if len(uploads.Awaiting(claim.Annotations)) > 0 {
-		return fmt.Sprintf("PVC %s/%s was made for an upload, and nothing was uploaded to it: `virtctl image-upload` may "+
-			"replace what you write to it", claim.Namespace, claim.Name)
+		return fmt.Sprintf("PVC %s/%s was made for an upload, and nothing was uploaded to it: `virtctl image-upload` "+
+			"may replace what you write to it", claim.Namespace, claim.Name)
 	}
 	return uploads.Unusable(claim.Name, claim.Annotations)
 }

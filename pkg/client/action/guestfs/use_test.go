@@ -207,11 +207,13 @@ func TestUploads(t *testing.T) {
 		refusal, remark string
 	}{
 		"no upload": {},
-		"an image":  {says: map[string]string{uploads.AnnotationState: uploads.Encode(uploads.State{Phase: uploads.Succeeded})}},
+		"an image": {
+			says: map[string]string{uploads.AnnotationState: uploads.Encode(uploads.State{Phase: uploads.Succeeded})},
+		},
 		"an upload": {
 			says: map[string]string{uploads.AnnotationRequest: request},
-			refusal: "an image is being uploaded to PVC ns/disk; wait, or end that with `virtctl image-upload pvc disk " +
-				"-n ns --cancel`",
+			refusal: "an image is being uploaded to PVC ns/disk; wait, or end that with `virtctl image-upload pvc " +
+				"disk -n ns --cancel`",
 		},
 		"an upload to come": {
 			says:   map[string]string{uploads.AnnotationMade: uploads.MadeFor},

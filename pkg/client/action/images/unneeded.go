@@ -46,11 +46,12 @@ func Unneeded(ctx context.Context, r Reader, namespace, claim string) error {
 		strings.Join(slices.Compact(out), ", ")) // a DataVolume and its claim have one name
 }
 
-// copied returns an error while a VolumeSnapshot of the claim is not ready. Of a copy in another namespace it is in that
-// of the image, so who may delete the image need not see the other. Who may not read VolumeSnapshots is not asked to.
+// copied returns an error while a VolumeSnapshot of the claim is not ready. Of a copy in another namespace it is in the
+// image's, so who may delete the image need not see the other. Who may not read VolumeSnapshots is not asked to.
 func copied(ctx context.Context, r Reader, namespace, claim string) error {
 	var list snapshotsv1.VolumeSnapshotList
-	path := "/apis/" + snapshotsv1.SchemeGroupVersion.String() + "/namespaces/" + namespace + "/" + store.VolumeSnapshots
+	path := "/apis/" + snapshotsv1.SchemeGroupVersion.String() + "/namespaces/" + namespace + "/" +
+		store.VolumeSnapshots
 	if err := r.Read(ctx, path, nil, &list); err != nil {
 		if apierrors.IsNotFound(err) || apierrors.IsForbidden(err) {
 			return nil
@@ -75,8 +76,8 @@ func copied(ctx context.Context, r Reader, namespace, claim string) error {
 		return nil
 	}
 	slices.Sort(out)
-	return fmt.Errorf("the image on claim %s/%s is not deleted: it is being copied: %s; wait until that is done, or delete "+
-		"what copies it", namespace, claim, strings.Join(out, ", "))
+	return fmt.Errorf("the image on claim %s/%s is not deleted: it is being copied: %s; wait until that is done, or "+
+		"delete what copies it", namespace, claim, strings.Join(out, ", "))
 }
 
 // unfilled returns the DataVolumes that CDI is yet to fill from a claim or from a DataSource that stands for it; those

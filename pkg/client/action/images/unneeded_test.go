@@ -38,8 +38,8 @@ func TestUnneeded(t *testing.T) {
 			`{"namespace":"golden","name":"debian-13"}}}}`
 	)
 	snapshot := func(name, metadata, of, status string) string {
-		return `{"metadata":{"name":"` + name + `",` + metadata + `},"spec":{"source":{"persistentVolumeClaimName":"` + of +
-			`"}},"status":` + status + `}`
+		return `{"metadata":{"name":"` + name + `",` + metadata + `},"spec":{"source":{"persistentVolumeClaimName":"` +
+			of + `"}},"status":` + status + `}`
 	}
 	volume := func(namespace, spec, phase string) string {
 		return `{"metadata":{"name":"web","namespace":"` + namespace + `"},"spec":` + spec + `,"status":{"phase":"` + phase +
@@ -81,7 +81,8 @@ func TestUnneeded(t *testing.T) {
 		}},
 		"where none are to be seen": {have: lists{volumes: "", volumesHere: ""}},
 		"a copy in another namespace": {want: "VirtualMachineClone team/web-disk", have: lists{
-			snapshots: snapshot("clone-image-u", `"annotations":{"virtkit.io/clone":"team/web-disk"}`, "debian-13", `null`),
+			snapshots: snapshot("clone-image-u", `"annotations":{"virtkit.io/clone":"team/web-disk"}`, "debian-13",
+				`null`),
 		}},
 		"a snapshot of somebody's": {want: "VolumeSnapshot mine", have: lists{
 			snapshots: snapshot("mine", `"labels":{}`, "debian-13", `{"readyToUse":false}`),
