@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/virtkit/virtkit/pkg/names"
+	"github.com/virtkit/virtkit/pkg/vm/exports"
 )
 
 const ofVM = `{"apiVersion":"v1","items":[
@@ -69,7 +70,7 @@ func TestManyAuthorities(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	authorities := strings.Repeat("A", 40<<10)
+	authorities := strings.Repeat("A", exports.MaxCertificate)
 	request.Header.Set(names.HeaderExportToken, token)
 	request.Header.Set(names.HeaderExportAddress, "https://vms.example.com/api/x/exp")
 	request.Header.Set(names.HeaderExportAuthority, base64.StdEncoding.EncodeToString([]byte(authorities)))

@@ -71,7 +71,7 @@ type Options struct {
 const (
 	// downloads is the number of requests that are answered at once.
 	downloads = 8
-	// maxHeader is enough for the certificates that virt-exportproxy sends, as many as the cluster has authorities.
+	// maxHeader is enough for the certificates that virt-exportproxy sends, exports.MaxCertificate in base64.
 	maxHeader = 64 << 10
 	// maxToken bounds the token's file, bytes: a Secret may be as large.
 	maxToken = 1 << 20

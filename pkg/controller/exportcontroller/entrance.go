@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"crypto/x509"
 	"encoding/pem"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -14,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/virtkit/virtkit/pkg/names"
+	"github.com/virtkit/virtkit/pkg/vm/exports"
 )
 
 // Entrance is an address outside of the cluster that leads to virt-exportproxy.
@@ -22,6 +24,8 @@ type Entrance struct {
 	// Certificate is the one that is shown there, with those that signed it as far as they are known; or, where nobody
 	// knows it, those that may have signed it. It is empty for one that is not in the cluster. PEM.
 	Certificate string
+	// Trouble says why there is no certificate although the cluster has one; empty otherwise.
+	Trouble string
 }
 
 // way is what an Ingress or a Route says of an entrance; the zero way leads nowhere.
@@ -139,8 +143,8 @@ func secretOf(ingress *networkingv1.Ingress, host string) string {
 }
 
 // certificateFor returns, of certificates that may be shown for a host, the one that is valid longest, with those that
-// have signed it; all that are valid where none is the host's.
-func certificateFor(host string, bundle []byte, now time.Time) string {
+// have signed it; all that are valid where none is the host's. More than exports.MaxCertificate are an error.
+func certificateFor(host string, bundle []byte, now time.Time) (string, error) {
 	var valid []*x509.Certificate
 	for block, rest := pem.Decode(bundle); block != nil; block, rest = pem.Decode(rest) {
 		if block.Type != "CERTIFICATE" {
@@ -165,7 +169,13 @@ func certificateFor(host string, bundle []byte, now time.Time) string {
 	for _, c := range chain {
 		_ = pem.Encode(&out, &pem.Block{Type: "CERTIFICATE", Bytes: c.Raw}) // a buffer takes all
 	}
-	return strings.TrimSpace(out.String())
+	text := strings.TrimSpace(out.String())
+	if len(text) > exports.MaxCertificate {
+		return "", fmt.Errorf("the link from outside has no certificate: the %d that may be shown for %s have %d "+
+			"bytes, which is more than %d; put the one for the host, with those that signed it, into the Secret of "+
+			"the Ingress or spec.tls of the Route", len(chain), host, len(text), exports.MaxCertificate)
+	}
+	return text, nil
 }
 
 // chainOf returns a certificate and those that have signed it, of some.

@@ -222,10 +222,19 @@ func TestCertificateFor(t *testing.T) {
 			"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n" + leaf.pem, "leaf",
 		},
 	} {
-		got := certificateFor(host, []byte(tc.bundle), now)
-		if named(t, got) != tc.want || strings.Contains(got, "PRIVATE") {
-			t.Errorf("%s: %q", name, named(t, got))
+		got, err := certificateFor(host, []byte(tc.bundle), now)
+		if err != nil || named(t, got) != tc.want || strings.Contains(got, "PRIVATE") {
+			t.Errorf("%s: %q, %v", name, named(t, got), err)
 		}
+	}
+	// More than a header can have is none; what has not signed the certificate does not count.
+	many := strings.Repeat(root.pem, exports.MaxCertificate/len(root.pem)+1)
+	got, err := certificateFor(host, []byte(many), now)
+	if got != "" || err == nil || !strings.Contains(err.Error(), "more than 40960") {
+		t.Errorf("too many: %d bytes, %v", len(got), err)
+	}
+	if got, err := certificateFor(host, []byte(many+leaf.pem), now); err != nil || named(t, got) != "leaf" {
+		t.Errorf("too many others: %q, %v", named(t, got), err)
 	}
 }
 
@@ -260,6 +269,9 @@ func TestFind(t *testing.T) {
 	secret := &corev1.Secret{ObjectMeta: named("tls"), Type: corev1.SecretTypeTLS, Data: map[string][]byte{
 		"tls.crt": []byte(leaf.pem), "tls.key": []byte("key"), "ca.crt": []byte(root.pem),
 	}}
+	many := secret.DeepCopy()
+	many.Data = map[string][]byte{"tls.crt": []byte(strings.Repeat(root.pem, exports.MaxCertificate/len(root.pem)+1))}
+	_, tooLarge := certificateFor(host, many.Data["tls.crt"], now)
 	opaque := secret.DeepCopy()
 	opaque.Type = corev1.SecretTypeOpaque
 	authorities := &corev1.ConfigMap{ObjectMeta: named("kube-root-ca.crt"), Data: map[string]string{"ca.crt": root.pem}}
@@ -270,19 +282,23 @@ func TestFind(t *testing.T) {
 	}{
 		"nothing": {[]client.Object{secret, authorities, &elsewhere}, nil, nil},
 		"an Ingress": {
-			[]client.Object{&later, &ingress, secret}, nil, &Entrance{host, strings.TrimSpace(leaf.pem)},
+			[]client.Object{&later, &ingress, secret}, nil,
+			&Entrance{Host: host, Certificate: strings.TrimSpace(leaf.pem)},
 		},
-		"no Secret yet":            {[]client.Object{&ingress}, nil, &Entrance{host, ""}},
-		"a Secret of other things": {[]client.Object{&ingress, opaque}, nil, &Entrance{host, ""}},
+		"a Secret of too many": {
+			[]client.Object{&ingress, many}, nil, &Entrance{Host: host, Trouble: tooLarge.Error()},
+		},
+		"no Secret yet":            {[]client.Object{&ingress}, nil, &Entrance{Host: host}},
+		"a Secret of other things": {[]client.Object{&ingress, opaque}, nil, &Entrance{Host: host}},
 		"an Ingress and a Route": {
 			[]client.Object{&ingress, secret},
 			[]unstructured.Unstructured{routeOf("a", names.VirtExportProxy, "r.org")},
-			&Entrance{host, strings.TrimSpace(leaf.pem)},
+			&Entrance{Host: host, Certificate: strings.TrimSpace(leaf.pem)},
 		},
 		"a Route": {
 			[]client.Object{authorities}, []unstructured.Unstructured{
 				routeOf("b", names.VirtExportProxy, "b.org"), routeOf("a", names.VirtExportProxy, "a.org"),
-			}, &Entrance{"a.org", strings.TrimSpace(root.pem)},
+			}, &Entrance{Host: "a.org", Certificate: strings.TrimSpace(root.pem)},
 		},
 	} {
 		reader := fakeclient.NewClientBuilder().WithScheme(scheme).WithObjects(tc.objects...).Build()

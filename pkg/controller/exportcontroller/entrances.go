@@ -143,5 +143,9 @@ func (w *Ways) Find(ctx context.Context, now time.Time) (*Entrance, error) {
 			bundle = append(bundle, "\n"+authorities.Data[rootKey]...)
 		}
 	}
-	return &Entrance{Host: found.host, Certificate: certificateFor(found.host, bundle, now)}, nil
+	out := &Entrance{Host: found.host}
+	if out.Certificate, err = certificateFor(found.host, bundle, now); err != nil {
+		out.Trouble = err.Error()
+	}
+	return out, nil
 }

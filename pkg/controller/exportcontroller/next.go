@@ -108,11 +108,12 @@ type Step struct {
 	frame.Requeue
 }
 
-// Events; KubeVirt's reasons.
+// Events; KubeVirt's reasons, but for the last.
 const (
-	eventPodCreated = "ExporterPodCreated"
-	eventPodEnded   = "ExporterPodFailedOrCompleted"
-	eventPaused     = "ExportPaused"
+	eventPodCreated  = "ExporterPodCreated"
+	eventPodEnded    = "ExporterPodFailedOrCompleted"
+	eventPaused      = "ExportPaused"
+	eventCertificate = "ExternalCertificateTooLarge"
 )
 
 // Next decides.

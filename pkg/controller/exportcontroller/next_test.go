@@ -424,6 +424,26 @@ func TestUses(t *testing.T) {
 	}
 }
 
+// A certificate from outside that is too large is said in the condition, and in one event; the link is there without.
+func TestExternalTooLarge(t *testing.T) {
+	v := withPod(ofVM(), corev1.PodRunning, true, nil)
+	v.Entrance = &Entrance{Host: "vms.example.com", Trouble: "too large"}
+	step := Next(v)
+	ready := conditions.Find(step.Status.Conditions, v1beta1.ConditionReady)
+	if link := step.Status.Links.External; link == nil || link.Cert != "" || ready.Message != "too large" ||
+		ready.Status != corev1.ConditionTrue || len(step.Events) != 1 || step.Events[0].Reason != eventCertificate {
+		t.Errorf("%+v, %+v, %+v", link, ready, step.Events)
+	}
+	v.Export.Status = step.Status
+	if again := Next(v); len(again.Events) > 0 {
+		t.Errorf("it is said again: %+v", again.Events)
+	}
+	v.Entrance.Trouble = ""
+	if ready := conditions.Find(Next(v).Status.Conditions, v1beta1.ConditionReady); ready.Message != "" {
+		t.Errorf("it is still said: %+v", ready)
+	}
+}
+
 // The link from outside is there while something leads to exports, and says what the proxy takes.
 func TestExternal(t *testing.T) {
 	v := withPod(ofVM(), corev1.PodRunning, true, nil)

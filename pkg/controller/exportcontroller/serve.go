@@ -97,12 +97,28 @@ func (v *View) servePod(step *Step, identity *identity) {
 			status.Links.External = exports.ExternalLinks(
 				exports.External(v.Entrance.Host, v.Export.Namespace, v.Export.Name), v.Entrance.Certificate,
 				step.Volumes, v.VM != nil && knowsOutside(pod))
+			v.warn(step, v.Entrance.Trouble)
 			// No event says that the certificate was made, or renewed.
 			step.RequeueAfter = min(step.RequeueAfter, watchful)
 		}
 	default:
 		v.wait(step, exports.ReasonPodPending, "%s", v.waits())
 	}
+}
+
+// warn records what is wrong with the link of an export that is ready, in an event once.
+func (v *View) warn(step *Step, trouble string) {
+	if trouble == "" {
+		return
+	}
+	v.set(step.Status, v1beta1.ConditionReady, corev1.ConditionTrue, exports.ReasonPodReady, trouble)
+	if v.Export.Status != nil {
+		ready := conditions.Find(v.Export.Status.Conditions, v1beta1.ConditionReady)
+		if ready != nil && ready.Message == trouble {
+			return
+		}
+	}
+	step.Events = append(step.Events, Event{corev1.EventTypeWarning, eventCertificate, trouble})
 }
 
 // planPod plans the pod, and the Secret of its manifests before it.

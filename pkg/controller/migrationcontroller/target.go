@@ -40,6 +40,7 @@ func (s *Step) plan(view View) {
 	facts := view.Facts
 	facts.StateClaim = target
 	s.Pod = Pod(view.Migration, view.VMI, facts)
+	s.Used = vmicontroller.Used(facts.Claims, s.Pod)
 	if view.SourceNode != nil {
 		// Only nodes with these labels can show the guest the CPU that it has.
 		maps.Copy(s.Pod.Spec.NodeSelector, vmicontroller.HostModelSelector(view.VMI, view.Source, view.SourceNode))
@@ -74,9 +75,13 @@ func (r *Reconciler) lookAtFacts(ctx context.Context, view *View) error {
 	return r.lookAtProcessor(ctx, view)
 }
 
-// createPod makes the claim for the guest's state where it goes, if that is another one, and the migration's pod.
+// createPod makes the claim for the guest's state where it goes, if that is another one, and the migration's pod. It
+// notes before that the claims are used.
 func (r *Reconciler) createPod(ctx context.Context, view View, step *Step) error {
 	if err := r.createState(ctx, view, step.CreateState); err != nil {
+		return err
+	}
+	if err := vmicontroller.NoteUsed(ctx, r.writes, step.Used); err != nil {
 		return err
 	}
 	err := r.creator().CreatePod(ctx, view.VMI, string(view.Migration.UID), step.Pod)

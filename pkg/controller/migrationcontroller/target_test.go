@@ -1,16 +1,25 @@
 package migrationcontroller
 
 import (
+	"context"
 	"errors"
+	"maps"
 	"slices"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/record"
 	v1 "kubevirt.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/virtkit/virtkit/pkg/controller/vmicontroller"
+	"github.com/virtkit/virtkit/pkg/service/frame"
+	"github.com/virtkit/virtkit/pkg/service/frame/written"
 	"github.com/virtkit/virtkit/pkg/vm/hotplug"
+	"github.com/virtkit/virtkit/pkg/vm/uploads"
 )
 
 // The pod is planned with the claim for the guest's state that goes with it, and made where the guest keeps its CPU.
@@ -68,6 +77,47 @@ func TestPlan(t *testing.T) {
 				t.Errorf("volumes %+v", step.Pod.Spec.Volumes)
 			}
 		})
+	}
+}
+
+// A claim that only waited for an upload waits no more when a disk is to be copied to it: that is written before there
+// is a pod that does.
+func TestUsed(t *testing.T) {
+	view := situation(fresh, func(view *View) {
+		source := &v1.PersistentVolumeClaimVolumeSource{}
+		source.ClaimName = "awaited"
+		view.VMI.Spec.Volumes = []v1.Volume{{
+			Name: "root", VolumeSource: v1.VolumeSource{PersistentVolumeClaim: source},
+		}}
+		claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{
+			Namespace: "ns", Name: "awaited",
+			Annotations: map[string]string{uploads.AnnotationMade: uploads.MadeFor, "mine": "x"},
+		}}
+		view.Facts.Claims = map[string]*corev1.PersistentVolumeClaim{"awaited": claim}
+	})
+	step := Next(view)
+	if len(step.Used) != 1 || step.Used[0].Name != "awaited" {
+		t.Fatalf("used are %+v", step.Used)
+	}
+	said := map[string]string{"mine": ""}
+	api := interceptor.NewClient(fake.NewClientBuilder().WithObjects(step.Used[0].DeepCopy()).Build(),
+		interceptor.Funcs{
+			Create: func(ctx context.Context, under client.WithWatch, o client.Object, _ ...client.CreateOption) error {
+				var there corev1.PersistentVolumeClaim
+				err := under.Get(ctx, client.ObjectKeyFromObject(step.Used[0]), &there)
+				said = there.Annotations
+				return err
+			},
+		})
+	if err := api.Get(t.Context(), client.ObjectKeyFromObject(step.Used[0]), step.Used[0]); err != nil {
+		t.Fatal(err)
+	}
+	r := &Reconciler{
+		Client: api, Live: api, writes: frame.NewWrites(api), Recorder: record.NewFakeRecorder(10),
+		Created: &written.Creations{},
+	}
+	if err := r.createPod(t.Context(), view, &step); err != nil || !maps.Equal(said, map[string]string{"mine": "x"}) {
+		t.Errorf("%v; when the pod was made, the claim said %v", err, said)
 	}
 }
 

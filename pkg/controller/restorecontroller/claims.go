@@ -209,8 +209,9 @@ func (v *View) claim(o *Volume, entry *v1beta1.VolumeRestore) *corev1.Persistent
 	of := v.Content.Spec.Source.VirtualMachine
 	claim.Labels[SourceLabel], claim.Labels[NamespaceLabel] = names.LabelValue(of.Name), of.Namespace
 	maps.Copy(claim.Annotations, source.Annotations)
-	for _, key := range uploads.Awaiting(source.Annotations) { // the restored claim waits for its snapshot
-		delete(claim.Annotations, key)
+	uploads.Copied(claim.Annotations)
+	if !v.inPlace() {
+		delete(claim.Annotations, uploads.AnnotationImage)
 	}
 	maps.DeleteFunc(claim.Annotations, func(key, _ string) bool {
 		return slices.ContainsFunc(strange, func(prefix string) bool { return strings.HasPrefix(key, prefix) })

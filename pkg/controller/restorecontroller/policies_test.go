@@ -124,6 +124,44 @@ func TestImageLabels(t *testing.T) {
 	}
 }
 
+// A claim that is restored from a snapshot which was taken during an upload starts none, and is no disk.
+func TestUploading(t *testing.T) {
+	for _, policy := range []v1beta1.VolumeRestorePolicy{
+		v1beta1.VolumeRestorePolicyPrefixTargetName, v1beta1.VolumeRestorePolicyInPlace,
+	} {
+		vm, objects := source(false)
+		for _, o := range objects {
+			content, ok := o.(*v1beta1.VirtualMachineSnapshotContent)
+			if !ok {
+				continue
+			}
+			for i := range content.Spec.VolumeBackups {
+				if backup := &content.Spec.VolumeBackups[i]; backup.VolumeName == "data" {
+					maps.Copy(backup.PersistentVolumeClaim.Annotations, map[string]string{
+						uploads.AnnotationRequest: uploads.Encode(uploads.Request{ID: "0123456789abcdef", Size: 1}),
+						uploads.AnnotationImage:   "debian/13",
+					})
+				}
+			}
+		}
+		w := newWorld(t, append(objects, vm, restoreOf("vm", func(s *v1beta1.VirtualMachineRestoreSpec) {
+			s.VolumeRestorePolicy = &policy
+		}))...)
+		w.finished()
+		name := map[bool]string{true: "data", false: "vm-data"}[policy == v1beta1.VolumeRestorePolicyInPlace]
+		claim := w.claim(name)
+		if claim == nil || claim.UID == "data" {
+			t.Fatalf("%s: after %v: claim %s is %+v", policy, w.writes, name, claim)
+		}
+		_, requested := claim.Annotations[uploads.AnnotationRequest]
+		_, known := claim.Annotations[uploads.AnnotationImage]
+		if requested || !strings.Contains(uploads.Unusable(name, claim.Annotations), "is incomplete") ||
+			known != (policy == v1beta1.VolumeRestorePolicyInPlace) {
+			t.Errorf("%s: %v", policy, claim.Annotations)
+		}
+	}
+}
+
 // The events of a restore have KubeVirt's names.
 func TestEvents(t *testing.T) {
 	vm, objects := source(false)

@@ -8,11 +8,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	v1 "kubevirt.io/api/core/v1"
 
+	"github.com/virtkit/virtkit/pkg/names"
 	"github.com/virtkit/virtkit/pkg/vm/claims"
 	"github.com/virtkit/virtkit/pkg/vm/conditions"
 	"github.com/virtkit/virtkit/pkg/vm/hotplug"
 	"github.com/virtkit/virtkit/pkg/vm/life"
 	"github.com/virtkit/virtkit/pkg/vm/migrations"
+	"github.com/virtkit/virtkit/pkg/vm/uploads"
 )
 
 // Reasons of hotplugged volumes, in events and in their status; KubeVirt's words.
@@ -209,6 +211,12 @@ func (s *Step) plugOne(view View, volume *v1.Volume, status *v1.VolumeStatus) {
 		waiting(ReasonPVCNotReady, message)
 	case pod == nil && unfilled(view, name) != "" && !wantsPod(view, name):
 		waiting(ReasonPVCNotReady, unfilled(view, name))
+	case pod == nil && early && uploads.Unusable(name, bound.Annotations) != "":
+		message := uploads.Unusable(name, bound.Annotations)
+		if status.Message != message {
+			s.Events = append(s.Events, Event{corev1.EventTypeWarning, names.ReasonUploadIncomplete, message})
+		}
+		waiting(names.ReasonUploadIncomplete, message)
 	case pod == nil && status.Phase == "":
 		// Said before it is done: virt-handler writes the status at the same time when a spec changes, and a
 		// pod whose name could not be written is made twice.

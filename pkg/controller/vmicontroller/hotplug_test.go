@@ -9,8 +9,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	v1 "kubevirt.io/api/core/v1"
 
+	"github.com/virtkit/virtkit/pkg/names"
 	"github.com/virtkit/virtkit/pkg/vm/hotplug"
 	"github.com/virtkit/virtkit/pkg/vm/life"
+	"github.com/virtkit/virtkit/pkg/vm/uploads"
 )
 
 // plugged is a VMI that runs with a hotplugged volume "data" on the claim "c", its launcher, and the claim.
@@ -63,6 +65,7 @@ func TestPlug(t *testing.T) {
 	deleted.DeletionTimestamp = &metav1.Time{}
 	ended := attachPod("a", false)
 	ended.Status.Phase = corev1.PodFailed
+	incomplete := map[string]string{uploads.AnnotationState: uploads.Encode(uploads.State{Phase: uploads.Failed})}
 	for name, tc := range map[string]struct {
 		status *v1.VolumeStatus
 		change func(*View)
@@ -81,6 +84,24 @@ func TestPlug(t *testing.T) {
 		"no claim": {
 			change: func(v *View) { v.Claims = nil }, phase: v1.VolumePending, reason: ReasonPVCNotReady,
 			message: `PersistentVolumeClaim "c" does not exist in namespace "ns"`,
+		},
+		"an image is uploaded": {
+			change: func(v *View) {
+				v.Claims["c"].Annotations = map[string]string{
+					uploads.AnnotationRequest: uploads.Encode(uploads.Request{ID: "0123456789abcdef", Size: 1}),
+				}
+			},
+			phase: v1.VolumeBound, reason: names.ReasonUploadIncomplete,
+			message: `an image is being uploaded to PersistentVolumeClaim "c"`,
+		},
+		"an image was uploaded in part": {
+			status: &v1.VolumeStatus{Name: "data", Phase: v1.VolumePending, HotplugVolume: &v1.HotplugVolumeStatus{}},
+			change: func(v *View) { v.Claims["c"].Annotations = incomplete },
+			phase:  v1.VolumeBound, reason: names.ReasonUploadIncomplete, message: uploads.Unusable("c", incomplete),
+		},
+		"ready, pod lost, and it says that an image was uploaded in part": {
+			status: volumeIn(v1.VolumeReady, "a"), change: func(v *View) { v.Claims["c"].Annotations = incomplete },
+			phase: v1.VolumeReady, creates: true,
 		},
 		"pod starts": {
 			status: volumeIn(v1.VolumeBound, "a"), pods: []*corev1.Pod{attachPod("a", false)}, phase: v1.VolumeBound,

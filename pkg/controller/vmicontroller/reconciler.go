@@ -267,7 +267,7 @@ func (r *Reconciler) apply(ctx context.Context, view View, step *Step) error {
 		}
 	}
 	createErr = errors.Join(createErr, step.Failed)
-	unnoted := r.applyUsed(ctx, step)
+	unnoted := NoteUsed(ctx, r.writes, step.Used)
 	if apierrors.IsConflict(unnoted) {
 		return errors.Join(createErr, unnoted)
 	}

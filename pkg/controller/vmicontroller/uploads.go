@@ -3,35 +3,52 @@ package vmicontroller
 import (
 	"context"
 	"fmt"
+	"slices"
 
-	"github.com/virtkit/virtkit/pkg/vm/claims"
-	"github.com/virtkit/virtkit/pkg/vm/hotplug"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/virtkit/virtkit/pkg/service/frame"
 	"github.com/virtkit/virtkit/pkg/vm/uploads"
 )
 
-// use finds the claims of the pods that are to be created which only wait for an upload.
+// use finds the claims of the pods that are to be created which only wait for an upload. The pod before the VMI's
+// writes nothing.
 func (s *Step) use(view View) {
-	var used []string
-	if s.CreatePod {
-		used = bootClaimNames(view.VMI)
+	var pods []*corev1.Pod
+	for _, planned := range s.Pods {
+		if planned.For == purposeLauncher {
+			pods = append(pods, planned.Pod)
+		}
 	}
 	for _, planned := range s.Attachments {
-		if volume := hotplug.Volume(&view.VMI.Spec, planned.For); volume != nil {
-			used = append(used, claims.Name(volume))
-		}
+		pods = append(pods, planned.Pod)
 	}
-	for _, name := range used {
-		if claim := view.Claims[name]; claim != nil && len(uploads.Awaiting(claim.Annotations)) > 0 {
-			s.Used = append(s.Used, claim)
-		}
-	}
+	s.Used = Used(view.Claims, pods...)
 }
 
-// applyUsed writes that claims wait for no upload any more. It comes before their pods, so that an upload that is
+// Used returns the claims of pods, of those that are known by name, which only wait for an upload.
+func Used(known map[string]*corev1.PersistentVolumeClaim, pods ...*corev1.Pod) []*corev1.PersistentVolumeClaim {
+	var used []*corev1.PersistentVolumeClaim
+	for _, pod := range pods {
+		for i := range pod.Spec.Volumes {
+			source := pod.Spec.Volumes[i].PersistentVolumeClaim
+			if source == nil {
+				continue
+			}
+			claim := known[source.ClaimName]
+			if claim != nil && len(uploads.Awaiting(claim.Annotations)) > 0 && !slices.Contains(used, claim) {
+				used = append(used, claim)
+			}
+		}
+	}
+	return used
+}
+
+// NoteUsed writes that claims wait for no upload any more. It comes before their pods, so that an upload that is
 // repeated once the guest has stopped never takes what the guest wrote for nothing.
-func (r *Reconciler) applyUsed(ctx context.Context, step *Step) error {
-	for _, claim := range step.Used {
-		err := r.writes.Change(ctx, claim, func() {
+func NoteUsed(ctx context.Context, writes *frame.Writes, used []*corev1.PersistentVolumeClaim) error {
+	for _, claim := range used {
+		err := writes.Change(ctx, claim, func() {
 			for _, key := range uploads.Awaiting(claim.Annotations) {
 				delete(claim.Annotations, key)
 			}

@@ -57,6 +57,10 @@ func TestUsed(t *testing.T) {
 		view.Claims["c"].Annotations = annotations
 		return view
 	}
+	dumps := plugs(waiting())
+	dumps.VMI.Spec.Volumes[0].VolumeSource = v1.VolumeSource{MemoryDump: &v1.MemoryDumpVolumeSource{
+		PersistentVolumeClaimVolumeSource: *dumps.VMI.Spec.Volumes[0].PersistentVolumeClaim,
+	}}
 	blocked, incomplete := booting(t), booting(t)
 	blocked.Leased = "another guest has it"
 	incomplete.Claims["awaited"].Annotations[uploads.AnnotationState] = uploads.Encode(
@@ -75,6 +79,7 @@ func TestUsed(t *testing.T) {
 		"booted already":       {taken, false, ""},
 		"plugged":              {plugs(waiting()), true, "c"},
 		"plugged, no upload's": {plugs(nil), true, ""},
+		"of a memory dump":     {dumps, true, "c"},
 	} {
 		step := Next(tc.view)
 		if creates := len(step.Pods)+len(step.Attachments) > 0; creates != tc.creates {
@@ -141,7 +146,7 @@ func TestUsedFirst(t *testing.T) {
 	claim = view.Claims["awaited"]
 	read()
 	step = Next(view)
-	if err := r.applyUsed(t.Context(), &step); err != nil {
+	if err := NoteUsed(t.Context(), r.writes, step.Used); err != nil {
 		t.Fatal(err)
 	}
 	if got := read(); !maps.Equal(got, map[string]string{"mine": "x"}) {

@@ -26,6 +26,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/conditions"
 	"github.com/virtkit/virtkit/pkg/vm/life"
 	"github.com/virtkit/virtkit/pkg/vm/migrations"
+	"github.com/virtkit/virtkit/pkg/vm/uploads"
 	"github.com/virtkit/virtkit/pkg/vm/volumemigration"
 )
 
@@ -146,8 +147,8 @@ func (s *Step) copy(view View) {
 	s.migrate(view)
 }
 
-// unready returns what keeps a disk from being copied to a claim that exists: it is being filled, or another pod uses
-// it.
+// unready returns what keeps a disk from being copied to a claim that exists: it is being filled, an upload to it is
+// not complete, or another pod uses it.
 func unready(view View, name string) string {
 	if dv, filled := view.DataVolumes[name]; filled {
 		switch claims.StateOfClaim(view.Claims[name], dv) {
@@ -158,6 +159,9 @@ func unready(view View, name string) string {
 		default:
 			return claims.Unfilled(name, dv)
 		}
+	}
+	if message := uploads.Unusable(name, view.Claims[name].Annotations); message != "" {
+		return message
 	}
 	if pod := view.Users[name]; pod != "" {
 		return "PersistentVolumeClaim " + name + " is used by pod " + pod

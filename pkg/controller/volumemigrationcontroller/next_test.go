@@ -13,6 +13,7 @@ import (
 
 	"github.com/virtkit/virtkit/pkg/vm/claims"
 	"github.com/virtkit/virtkit/pkg/vm/conditions"
+	"github.com/virtkit/virtkit/pkg/vm/uploads"
 	"github.com/virtkit/virtkit/pkg/vm/volumemigration"
 )
 
@@ -110,6 +111,13 @@ func TestNext(t *testing.T) {
 		"another pod has it": {
 			func(view *View) { view.Users = map[string]string{"b": "web"} }, false, false, "", reasonWaiting,
 			"used by pod web", true,
+		},
+		"an image is being uploaded to it": {
+			func(view *View) {
+				view.Claims["b"].Annotations = map[string]string{
+					uploads.AnnotationRequest: uploads.Encode(uploads.Request{ID: "0123456789abcdef", Size: 1}),
+				}
+			}, false, false, "", reasonWaiting, `an image is being uploaded to PersistentVolumeClaim "b"`, true,
 		},
 		"a DataVolume that is being filled": {
 			filledBy(cdiv1.ImportInProgress), false, false, "", reasonWaiting, `"b" is ImportInProgress`, true,

@@ -17,6 +17,10 @@ const externalRoot = "/api/export.kubevirt.io/"
 // versions are those of a path that virt-exportproxy takes.
 var versions = []string{v1beta1.SchemeGroupVersion.Version, "v1alpha1", "v1"}
 
+// MaxCertificate bounds the certificates of a link from outside of the cluster, PEM, bytes: in base64 they are in a
+// header of each request for manifests.
+const MaxCertificate = 40 << 10
+
 // External returns the address of an export at a host outside of the cluster that leads to virt-exportproxy.
 func External(host, namespace, name string) string {
 	return "https://" + host + externalRoot + versions[0] + "/namespaces/" + namespace + "/" + Resource + "/" + name

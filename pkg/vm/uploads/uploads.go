@@ -260,10 +260,33 @@ func AskedFor(annotations map[string]string) bool {
 // a claim that has an image, or a part of one, which the state says to whoever would use or replace it.
 func Awaiting(annotations map[string]string) []string {
 	state := StateOf(annotations)
-	if RequestOf(annotations) != nil || state != nil && state.Phase.Final() && !state.Intact {
+	if state != nil && state.Phase.Final() && !state.Intact {
+		return nil
+	}
+	return Replaced(annotations)
+}
+
+// Replaced returns the annotations of a claim that hold no longer once its whole content was replaced by other means
+// than an upload. There are none while an upload is under way.
+func Replaced(annotations map[string]string) []string {
+	if RequestOf(annotations) != nil {
 		return nil
 	}
 	return slices.DeleteFunc(slices.Clone(asking), func(key string) bool { _, has := annotations[key]; return !has })
+}
+
+// Copied changes the annotations of a claim to those of a claim with a copy of its content, as a snapshot has it, to
+// which nothing is uploaded: the copy of a claim to which an image was being uploaded has a part of the image.
+func Copied(annotations map[string]string) {
+	if r := RequestOf(annotations); r != nil {
+		annotations[AnnotationState] = Encode(State{
+			ID: r.ID, Phase: Failed, Size: r.Size, Message: "the content was copied while the image was being uploaded",
+		})
+	}
+	delete(annotations, AnnotationRequest)
+	for _, key := range Awaiting(annotations) {
+		delete(annotations, key)
+	}
 }
 
 // RequestOf returns the upload under way to a claim; nil for none. An invalid request counts as none: whoever may write

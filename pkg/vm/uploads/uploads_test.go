@@ -169,3 +169,51 @@ func FuzzState(f *testing.F) {
 		}
 	})
 }
+
+// TestCopied has what a claim says of uploads whose content is a copy of that of another.
+func TestCopied(t *testing.T) {
+	request := Encode(Request{ID: id, Size: 5})
+	failed := Encode(State{Phase: Failed, ID: id})
+	succeeded := Encode(State{Phase: Succeeded, ID: id})
+	for name, test := range map[string]struct {
+		of, want map[string]string
+		usable   bool
+	}{
+		"of none": {map[string]string{"mine": "x"}, map[string]string{"mine": "x"}, true},
+		"of one to come": {
+			map[string]string{AnnotationMade: MadeFor, AnnotationImage: "debian/13", "mine": "x"},
+			map[string]string{"mine": "x"}, true,
+		},
+		"of one under way": {
+			map[string]string{AnnotationMade: MadeFor, AnnotationRequest: request},
+			map[string]string{AnnotationMade: MadeFor, AnnotationState: Encode(State{
+				ID: id, Phase: Failed, Size: 5, Message: "the content was copied while the image was being uploaded",
+			})}, false,
+		},
+		"of one under way, whose pod takes bytes": {
+			map[string]string{
+				AnnotationRequest: request, AnnotationState: Encode(State{Phase: Receiving, Size: 5, Received: 1}),
+			},
+			map[string]string{AnnotationState: Encode(State{
+				ID: id, Phase: Failed, Size: 5, Message: "the content was copied while the image was being uploaded",
+			})}, false,
+		},
+		"of an invalid request": {map[string]string{AnnotationRequest: "{"}, map[string]string{}, true},
+		"of an invalid request after one that failed": {
+			map[string]string{AnnotationRequest: "{", AnnotationState: failed},
+			map[string]string{AnnotationState: failed}, false,
+		},
+		"of one that failed": {
+			map[string]string{AnnotationState: failed}, map[string]string{AnnotationState: failed}, false,
+		},
+		"of an image": {
+			map[string]string{AnnotationState: succeeded}, map[string]string{AnnotationState: succeeded}, true,
+		},
+	} {
+		got := maps.Clone(test.of)
+		Copied(got)
+		if !maps.Equal(got, test.want) || (Unusable("c", got) == "") != test.usable {
+			t.Errorf("%s: %v, %q", name, got, Unusable("c", got))
+		}
+	}
+}

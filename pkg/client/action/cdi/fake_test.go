@@ -39,6 +39,8 @@ type world struct {
 	got   string
 	// settle is what CDI does when it has the image, and looked what it does before it is looked at; nil is nothing.
 	settle, looked func()
+	// written returns the API server's error of the n-th change, from 0 on; nil is none.
+	written func(n int) error
 }
 
 const (
@@ -127,7 +129,14 @@ func (w *world) MergeObject(
 	if err := json.Unmarshal(patch, &what); err != nil {
 		return nil, err
 	}
-	w.note(&w.changed, group+"/namespaces/"+namespace+"/"+resource+"/"+name, what)
+	at := group + "/namespaces/" + namespace + "/" + resource + "/" + name
+	if w.written != nil {
+		if err := w.written(len(w.changed)); err != nil {
+			w.changed = append(w.changed, "refused")
+			return nil, err
+		}
+	}
+	w.note(&w.changed, at, what)
 	return &unstructured.Unstructured{}, nil
 }
 

@@ -154,12 +154,14 @@ func (u *uploading) attempt(ctx context.Context, last bool) error {
 	if claim, _, err := u.read(ctx); err == nil {
 		u.note(claim) // what became of an earlier try says nothing of this one
 	}
+	u.doubtful = u.failed // but CDI may yet have to note it
 	image := &body{of: io.NewSectionReader(u.Image, 0, u.Size), size: u.Size, show: u.Show}
 	defer image.Close()
 	answer, err := u.ask(ctx, http.MethodPost, target, token, image)
 	u.whole = u.whole || image.whole()
 	u.busy = err == nil && answer.Code == http.StatusServiceUnavailable && image.untouched() &&
 		probe.Code < http.StatusInternalServerError
+	u.failed = u.failed || err != nil || answer.Code != http.StatusOK
 	var local *localError
 	switch {
 	case errors.As(image.failure(), &local):

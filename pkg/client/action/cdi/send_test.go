@@ -178,6 +178,39 @@ func TestPodLost(t *testing.T) {
 	}
 }
 
+// CDI may note only after the next try has begun that its pod began anew in the one before: the pod is asked then.
+func TestPodLostLate(t *testing.T) {
+	for name, has := range map[string]bool{
+		"it has the image": true, "it could not use it": false,
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			posts, again := 0, 0
+			w.answer = func(_ int, rw http.ResponseWriter, r *http.Request) bool {
+				if r.Method != http.MethodPost {
+					return false
+				}
+				switch posts++; {
+				case posts == 1:
+					_, _ = io.CopyN(io.Discard, r.Body, 5)
+					panic(http.ErrAbortHandler)
+				case posts == 3 && has:
+					rw.WriteHeader(http.StatusConflict)
+					w.annotate(annotationPodPhase, succeeded)
+					return true
+				}
+				return false
+			}
+			w.settle = func() { w.annotate(annotationPodRestarts, string(rune('0'+posts-1))) }
+			stage, err := w.upload(func(o *Options) { o.Again = func(error) { again++ } })
+			if posts != 3 || again != 2 || has && (err != nil || stage != Done) ||
+				!has && (stage != Sent || !errors.Is(err, errUnused)) {
+				t.Errorf("%v, %v, %d times, again %d times", stage, err, posts, again)
+			}
+		})
+	}
+}
+
 // A proxy that takes nothing for too long is given up, and that is a timeout.
 func TestStalled(t *testing.T) {
 	w := newWorld(t)

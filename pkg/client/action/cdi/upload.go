@@ -68,7 +68,7 @@ const (
 	Made
 	// Sent is an image that CDI has, and writes.
 	Sent
-	// Done is an image that is on the claim.
+	// Done is an image that is on the claim. With an error, the claim still says what an upload before it has left.
 	Done
 )
 
@@ -82,6 +82,8 @@ type uploading struct {
 	// reached says that the proxy has answered; whole that every byte was sent at least once; busy that CDI's pod,
 	// which was ready, did not begin to take the last try.
 	reached, whole, busy bool
+	// failed says that a try failed while the image was sent, and doubtful that one had when the last one began.
+	failed, doubtful bool
 }
 
 // succeeded is the phase of CDI's pod when it has written an image.
@@ -96,16 +98,36 @@ func Upload(ctx context.Context, api API, o Options) (Stage, error) {
 		err = u.waitReady(ctx)
 	}
 	if err == nil {
-		err = u.send(ctx)
+		err = u.sendAndWait(ctx)
 	}
 	if err == nil {
-		u.stage = Sent
-		err = u.waitWritten(ctx)
+		u.stage = Done
+		err = u.forget(ctx)
 	}
 	if err != nil {
 		return u.stage, fmt.Errorf("upload to %s: %w", u.target(), err)
 	}
 	return Done, nil
+}
+
+// sendAndWait sends the image and waits until it is written. CDI notes late that its pod has begun anew. So where that
+// may have been in a try which had failed already, the image is sent once more: a pod that has it refuses it.
+func (u *uploading) sendAndWait(ctx context.Context) error {
+	before := u.stage
+	for doubts := 1; ; doubts-- {
+		if err := u.send(ctx); err != nil {
+			return err
+		}
+		u.stage = Sent
+		err := u.waitWritten(ctx)
+		if !u.doubtful || doubts == 0 || !errors.Is(err, errUnused) {
+			return err
+		}
+		u.stage = before
+		if u.Again != nil {
+			u.Again(err)
+		}
+	}
 }
 
 // target is what the image goes to, for messages.
@@ -210,8 +232,8 @@ func (u *uploading) check(ctx context.Context, claim *corev1.PersistentVolumeCla
 		return errors.New("an image was uploaded to it through the API server, and its disk would be replaced; " +
 			"choose another name, or give --no-create to say that you mean it")
 	case !meant && !u.Replace:
-		return errors.New("it is there already, and was not made for an upload: its disk, which may be a VM's, would " +
-			"be replaced; choose another name, or give --no-create to say that you mean it")
+		return errors.New("it is there already, and was not made for an upload, or has been used since: its disk, " +
+			"which may be a VM's, would be replaced; choose another name, or give --no-create to say that you mean it")
 	}
 	if err := u.unused(ctx, claim); err != nil || meant {
 		return err

@@ -148,6 +148,9 @@ func (u *uploading) waitWritten(ctx context.Context) error {
 	}
 }
 
+// errUnused is a pod of CDI's that began anew instead of writing the image.
+var errUnused = errors.New("CDI could not use the image")
+
 // written reports whether the image is on the claim; an error says that it will not be.
 func (u *uploading) written(claim *corev1.PersistentVolumeClaim, dv *cdiv1.DataVolume) (bool, error) {
 	if dv != nil {
@@ -167,7 +170,7 @@ func (u *uploading) written(claim *corev1.PersistentVolumeClaim, dv *cdiv1.DataV
 	before, _ := strconv.Atoi(u.restarts) // "" is none
 	now, _ := strconv.Atoi(claim.Annotations[annotationPodRestarts])
 	if now > before {
-		return false, fmt.Errorf("CDI could not use the image: %s",
+		return false, fmt.Errorf("%w: %s", errUnused,
 			cmp.Or(claim.Annotations[annotationRunning], "its pod has ended, and does not say why"))
 	}
 	return false, nil

@@ -19,7 +19,7 @@ import (
 // claimOf is a claim as the API server has it.
 func claimOf(annotations map[string]any) map[string]any {
 	return map[string]any{"metadata": map[string]any{
-		"name": "disk", "namespace": "ns", "uid": "u", "annotations": annotations,
+		"name": "disk", "namespace": "ns", "uid": "u", "resourceVersion": "7", "annotations": annotations,
 	}}
 }
 
@@ -67,7 +67,7 @@ func TestThere(t *testing.T) {
 		"a claim for an upload": {objects: map[string]map[string]any{claimPath: claimOf(target)}},
 		"a claim of somebody's": {
 			objects: map[string]map[string]any{claimPath: plain},
-			err:     "it is there already, and was not made for an upload",
+			err:     "it is there already, and was not made for an upload, or has been used since: its disk",
 		},
 		"a claim that is given": {
 			objects: map[string]map[string]any{claimPath: plain, pods: pod("Succeeded")},
@@ -102,6 +102,7 @@ func TestThere(t *testing.T) {
 		"a claim with an image through the API server, that is given": {
 			objects: map[string]map[string]any{claimPath: claimOf(native)},
 			change:  func(o *Options) { o.Replace, o.Create = true, nil },
+			changed: claimPath + ` {"metadata":{"annotations":{"upload.virtkit.io/state":null},"resourceVersion":"7"}}`,
 		},
 		"a claim with an image": {
 			objects: map[string]map[string]any{

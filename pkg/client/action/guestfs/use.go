@@ -16,6 +16,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/claims"
 	"github.com/virtkit/virtkit/pkg/vm/life"
 	"github.com/virtkit/virtkit/pkg/vm/runstrategy"
+	"github.com/virtkit/virtkit/pkg/vm/uploads"
 )
 
 // API is what the package needs of a client.
@@ -63,6 +64,10 @@ func Claim(ctx context.Context, api API, namespace, name string) (*corev1.Persis
 	if claim.DeletionTimestamp != nil {
 		return nil, fmt.Errorf("PVC %s/%s is being deleted; choose another", namespace, name)
 	}
+	if uploads.RequestOf(claim.Annotations) != nil {
+		return nil, fmt.Errorf("an image is being uploaded to PVC %s/%s; wait, or end that with `virtctl image-upload "+
+			"pvc %s -n %s --cancel`", namespace, name, name, namespace)
+	}
 	var pods corev1.PodList
 	if err := api.Read(ctx, path+"/pods", nil, &pods); err != nil {
 		return nil, fmt.Errorf("look at the pods that may use PVC %s/%s: %w", namespace, name, err)
@@ -88,6 +93,15 @@ func Claim(ctx context.Context, api API, namespace, name string) (*corev1.Persis
 		}
 	}
 	return claim, nil
+}
+
+// Remark returns what who works at a claim should know of its uploads, or "".
+func Remark(claim *corev1.PersistentVolumeClaim) string {
+	if len(uploads.Awaiting(claim.Annotations)) > 0 {
+		return fmt.Sprintf("PVC %s/%s was made for an upload, and nothing was uploaded to it: `virtctl image-upload` "+
+			"may replace what you write to it", claim.Namespace, claim.Name)
+	}
+	return uploads.Unusable(claim.Name, claim.Annotations)
 }
 
 // usersOf returns who uses a claim now, or may at any moment: pods, VMIs, and VMs that start by themselves.

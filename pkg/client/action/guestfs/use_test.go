@@ -13,6 +13,7 @@ import (
 
 	"github.com/virtkit/virtkit/pkg/client/action/client/clienttest"
 	"github.com/virtkit/virtkit/pkg/names"
+	"github.com/virtkit/virtkit/pkg/vm/uploads"
 )
 
 const (
@@ -194,5 +195,53 @@ func TestImage(t *testing.T) {
 	api.Put(images, clienttest.Forbidden("guestfs"))
 	if _, err := Image(t.Context(), api.Client()); err == nil || errors.Is(err, ErrNoImage) {
 		t.Errorf("a refusal: %v", err)
+	}
+}
+
+// A claim to which an image is being uploaded is refused, and one that waits for an upload, or has a part of an image,
+// has a remark.
+func TestUploads(t *testing.T) {
+	request := uploads.Encode(uploads.Request{ID: "0123456789abcdef", Size: 1})
+	for name, tc := range map[string]struct {
+		says            map[string]string
+		refusal, remark string
+	}{
+		"no upload": {},
+		"an image": {
+			says: map[string]string{uploads.AnnotationState: uploads.Encode(uploads.State{Phase: uploads.Succeeded})},
+		},
+		"an upload": {
+			says: map[string]string{uploads.AnnotationRequest: request},
+			refusal: "an image is being uploaded to PVC ns/disk; wait, or end that with `virtctl image-upload pvc " +
+				"disk -n ns --cancel`",
+		},
+		"an upload to come": {
+			says:   map[string]string{uploads.AnnotationMade: uploads.MadeFor},
+			remark: "PVC ns/disk was made for an upload, and nothing was uploaded to it",
+		},
+		"a part of an image": {
+			says:   map[string]string{uploads.AnnotationState: uploads.Encode(uploads.State{Phase: uploads.Failed})},
+			remark: `the upload of an image to PersistentVolumeClaim "disk" is incomplete`,
+		},
+	} {
+		api := clienttest.New(t)
+		there := claimOf("disk", corev1.PersistentVolumeFilesystem)
+		there.Annotations = tc.says
+		api.Put(disk, there)
+		api.Put(vms, v1.VirtualMachineList{})
+		api.Put(vmis, v1.VirtualMachineInstanceList{})
+		api.Put(pods, corev1.PodList{})
+		claim, err := Claim(t.Context(), api.Client(), "ns", "disk")
+		if tc.refusal != "" {
+			if err == nil || err.Error() != tc.refusal {
+				t.Errorf("%s: %v", name, err)
+			}
+			continue
+		}
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+		} else if got := Remark(claim); !strings.HasPrefix(got, tc.remark) || (got == "") != (tc.remark == "") {
+			t.Errorf("%s: %q", name, got)
+		}
 	}
 }

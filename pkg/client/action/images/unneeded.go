@@ -7,16 +7,20 @@ import (
 	"slices"
 	"strings"
 
+	snapshotsv1 "github.com/kubernetes-csi/external-snapshotter/client/v8/apis/volumesnapshot/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 
 	"github.com/virtkit/virtkit/pkg/client/action/cdi"
 	"github.com/virtkit/virtkit/pkg/client/action/client"
+	"github.com/virtkit/virtkit/pkg/client/store"
+	"github.com/virtkit/virtkit/pkg/vm/clones"
 )
 
 // Unneeded returns an error while copies of the image on a claim are to be made: of a claim without a volume, whose
-// class makes one when the VM starts, of what the image's claim has then; and of a DataVolume that CDI has not filled.
+// class makes one when the VM starts, of what the image's claim has then; of a DataVolume that CDI has not filled; and
+// of a VolumeSnapshot that is not ready, as of a copy in another namespace.
 func Unneeded(ctx context.Context, r Reader, namespace, claim string) error {
 	var list corev1.PersistentVolumeClaimList
 	if err := r.Read(ctx, "/api/v1/namespaces/"+namespace+"/"+client.Claims, nil, &list); err != nil {
@@ -34,12 +38,46 @@ func Unneeded(ctx context.Context, r Reader, namespace, claim string) error {
 		}
 	}
 	if len(out) == 0 {
-		return nil
+		return copied(ctx, r, namespace, claim)
 	}
 	slices.Sort(out)
 	return fmt.Errorf("the image on claim %s/%s is not deleted: copies of it have no volume yet and would get none: "+
 		"%s; start the VMs that have them first, or delete them", namespace, claim,
 		strings.Join(slices.Compact(out), ", ")) // a DataVolume and its claim have one name
+}
+
+// copied returns an error while a VolumeSnapshot of the claim is not ready. Of a copy in another namespace it is in the
+// image's, so who may delete the image need not see the other. Who may not read VolumeSnapshots is not asked to.
+func copied(ctx context.Context, r Reader, namespace, claim string) error {
+	var list snapshotsv1.VolumeSnapshotList
+	path := "/apis/" + snapshotsv1.SchemeGroupVersion.String() + "/namespaces/" + namespace + "/" +
+		store.VolumeSnapshots
+	if err := r.Read(ctx, path, nil, &list); err != nil {
+		if apierrors.IsNotFound(err) || apierrors.IsForbidden(err) {
+			return nil
+		}
+		return fmt.Errorf("list VolumeSnapshots: %w", err)
+	}
+	var out []string
+	for i := range list.Items {
+		snapshot := &list.Items[i]
+		source := snapshot.Spec.Source.PersistentVolumeClaimName
+		if source == nil || *source != claim || snapshot.DeletionTimestamp != nil ||
+			snapshot.Status != nil && snapshot.Status.ReadyToUse != nil && *snapshot.Status.ReadyToUse {
+			continue
+		}
+		what := "VolumeSnapshot " + snapshot.Name
+		if of := snapshot.Annotations[clones.CloneAnnotation]; of != "" {
+			what = "VirtualMachineClone " + of
+		}
+		out = append(out, what)
+	}
+	if len(out) == 0 {
+		return nil
+	}
+	slices.Sort(out)
+	return fmt.Errorf("the image on claim %s/%s is not deleted: it is being copied: %s; wait until that is done, or "+
+		"delete what copies it", namespace, claim, strings.Join(out, ", "))
 }
 
 // unfilled returns the DataVolumes that CDI is yet to fill from a claim or from a DataSource that stands for it; those

@@ -15,12 +15,10 @@ import (
 	"github.com/virtkit/virtkit/pkg/client/action/clone"
 	volumes "github.com/virtkit/virtkit/pkg/client/action/volume"
 	"github.com/virtkit/virtkit/pkg/client/action/wait"
-	"github.com/virtkit/virtkit/pkg/names"
 	"github.com/virtkit/virtkit/pkg/vm/claims"
 	"github.com/virtkit/virtkit/pkg/vm/clones"
 	"github.com/virtkit/virtkit/pkg/vm/hotplug"
 	"github.com/virtkit/virtkit/pkg/vm/savedmemory"
-	"github.com/virtkit/virtkit/pkg/vm/uploads"
 )
 
 // Spec returns the spec of the guest: the instance's, or what it would be; nil without either.
@@ -149,22 +147,6 @@ func (e *explanation) claim(volume, name string, dataVolume bool) {
 	case found.Status.Phase == corev1.ClaimPending:
 		e.pendingClaim(volume, found)
 	}
-}
-
-// uploading explains a claim that is no disk before the upload of an image to it is complete.
-func (e *explanation) uploading(volume string, claim *corev1.PersistentVolumeClaim) bool {
-	message := uploads.Unusable(claim.Name, claim.Annotations)
-	if message == "" || e.VMI != nil && e.VMI.Status.Phase == v1.Running {
-		return false
-	}
-	upload := "virtctl image-upload pvc " + claim.Name + e.flag()
-	state, fix := Broken, upload+" --image-path FILE"
-	if request := uploads.RequestOf(claim.Annotations); request != nil && !request.Cancel {
-		state, fix = Waiting, "when nobody sends it any more: "+upload+" --cancel"
-	}
-	e.add(rankVolume, LayerVolumes, "pvc/"+claim.Name, state, names.ReasonUploadIncomplete,
-		fmt.Sprintf("volume %q: %s", volume, message), fix)
-	return true
 }
 
 // copied says of a claim that does not exist what the clone says that is to make it of an image.

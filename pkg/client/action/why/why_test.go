@@ -733,6 +733,15 @@ func TestSituations(t *testing.T) {
 			names.ReasonUploadIncomplete, Broken, LayerVolumes, "is incomplete", "virtctl image-upload pvc data",
 		},
 		{
+			"image is being uploaded to a claim that is to be plugged",
+			all(uploadTo(uploads.AnnotationRequest, uploads.Request{ID: "0123456789abcdef", Size: 1}), func(f *Facts) {
+				f.VMI.Status.VolumeStatus = []v1.VolumeStatus{{
+					Name: "data", Phase: v1.VolumeBound, Reason: names.ReasonUploadIncomplete,
+				}}
+			}),
+			names.ReasonUploadIncomplete, Waiting, LayerVolumes, "is being uploaded", "--cancel",
+		},
+		{
 			"claim is being deleted",
 			all(phase(v1.Scheduling, 5*time.Second),
 				withClaim(claimOf(corev1.ClaimBound, nil, time.Hour), func(f *Facts) {

@@ -168,6 +168,9 @@ func Run(ctx context.Context, o *Options) (err error) {
 	}
 	streams := o.Factory.IO
 	fmt.Fprintf(streams.ErrOut, "Use image: %s\n", plan.Image)
+	if remark := guestfs.Remark(plan.Claim); remark != "" {
+		fmt.Fprintf(streams.ErrOut, "note: %s\n", remark)
+	}
 	var session *guestfs.Session
 	waiting := cli.Waiting{Timeout: o.Timeout}
 	err = waiting.Stages(ctx, streams, "waiting for the pod", func(ctx context.Context, report func(string)) error {

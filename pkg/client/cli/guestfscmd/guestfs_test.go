@@ -13,6 +13,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/client/cli"
 	"github.com/virtkit/virtkit/pkg/client/cli/clitest"
 	"github.com/virtkit/virtkit/pkg/stream"
+	"github.com/virtkit/virtkit/pkg/vm/uploads"
 )
 
 // What cannot be meant is said before the cluster is asked.
@@ -122,6 +123,22 @@ func TestRun(t *testing.T) {
 			(*spec.SecurityContext.RunAsUser == 5) != strings.Contains(tc.line, "--uid 5") {
 			t.Errorf("%s: %+v", name, spec)
 		}
+	}
+}
+
+// Who works at a claim that waits for an upload is told so.
+func TestRemark(t *testing.T) {
+	t.Parallel()
+	s := guestfstest.New(t, corev1.PersistentVolumeFilesystem)
+	claim := &corev1.PersistentVolumeClaim{}
+	claim.Namespace, claim.Name = guestfstest.Namespace, "disk"
+	claim.Annotations = map[string]string{uploads.AnnotationMade: uploads.MadeFor}
+	s.Put("/api/v1/namespaces/"+guestfstest.Namespace+"/persistentvolumeclaims/disk", claim)
+	s.Run = echo(0)
+	_, errOut, err := clitest.Command{New: NewCmdGuestfs, Kubeconfig: s.Kubeconfig(guestfstest.Namespace)}.Run(t,
+		"disk", "--", "x")
+	if err != nil || !strings.Contains(errOut, "note: PVC team-a/disk was made for an upload") {
+		t.Errorf("%v, %q", err, errOut)
 	}
 }
 

@@ -143,6 +143,8 @@ func (o *Options) sendCDI(
 		note("CDI holds %s ready for an upload: repeat the command or, before a VM uses its disk, `kubectl annotate "+
 			"pvc %s -n %s %s-`; if part of the image was sent, its disk is no longer whole, and only the first helps",
 			o.target(t), t.Name, t.Namespace, cdi.AnnotationTarget)
+	case stage == cdi.Done:
+		note("the image is on %s", o.target(t))
 	case stage == cdi.Sent:
 		o.Factory.IO.Interrupted(err, "CDI has the image, and goes on writing it to %s", o.target(t))
 	}

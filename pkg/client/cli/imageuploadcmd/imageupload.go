@@ -323,9 +323,10 @@ func (o *Options) sendNative(
 	return upload.NewReport(t.Namespace, t.Name, state, 0), nil
 }
 
-// notAsked says of a claim that no upload was asked for yet.
-const notAsked = "no upload has made it: its disk, which may be a VM's, would be replaced; choose another name, or " +
-	"give --no-create to say that you mean it"
+// notAsked says of a claim why an upload does not replace its disk unasked: none was asked for yet, or the claim has
+// been used since.
+const notAsked = "was not made for an upload, or has been used since: its disk, which may be a VM's, would be " +
+	"replaced; choose another name, or give --no-create to say that you mean it"
 
 // create returns the claim that is to be made; nil when it must exist already. It fails when the claim is not there and
 // cannot be made, before anything is.

@@ -194,7 +194,8 @@ func TestUsage(t *testing.T) {
 // TestClaim has what becomes of the claim: what is asked for, or why nothing is.
 func TestClaim(t *testing.T) {
 	disk := image(t, "disk.raw", 32<<20)
-	const another = "claim team-a/disk is there already, and " + notAsked
+	const another = "claim team-a/disk is there already, and was not made for an upload, or has been used since: its " +
+		"disk, which may be a VM's, would be replaced; choose another name, or give --no-create to say that you mean it"
 	for name, test := range map[string]struct {
 		args  string
 		there bool
