@@ -168,7 +168,8 @@ func TestCloneAcross(t *testing.T) {
 			"ann", cloneOf(vm, "other", from("")), false, http.StatusUnprocessableEntity, clones.NamespaceAnnotation,
 		},
 		"the size of an image": {
-			"ann", cloneOf(vm, "vm", map[string]string{clones.NamespaceAnnotation: "src", clones.SizeAnnotation: "6Gi"}),
+			"ann",
+			cloneOf(vm, "vm", map[string]string{clones.NamespaceAnnotation: "src", clones.SizeAnnotation: "6Gi"}),
 			false, http.StatusUnprocessableEntity, "virtkit.io/size]: is for a clone of an image, not of a VM",
 		},
 		"a path": {
