@@ -56,6 +56,9 @@ func (a *admission) validateClone(
 			Detail: fmt.Sprintf("VolumeNamePolicy %q is not supported", *p),
 		})
 	}
+	if old == nil {
+		errs = append(errs, validateForeign(clone)...)
+	}
 	if trouble := clones.KeepTrouble(clone); trouble != "" {
 		errs = append(errs, field.Invalid(crossingField(clones.KeepAnnotation),
 			clone.Annotations[clones.KeepAnnotation], trouble))

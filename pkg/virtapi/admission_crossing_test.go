@@ -167,6 +167,11 @@ func TestCloneAcross(t *testing.T) {
 		"no namespace": {
 			"ann", cloneOf(vm, "other", from("")), false, http.StatusUnprocessableEntity, clones.NamespaceAnnotation,
 		},
+		"the size of an image": {
+			"ann",
+			cloneOf(vm, "vm", map[string]string{clones.NamespaceAnnotation: "src", clones.SizeAnnotation: "6Gi"}),
+			false, http.StatusUnprocessableEntity, "virtkit.io/size]: is for a clone of an image, not of a VM",
+		},
 		"a path": {
 			"ann", cloneOf(vm, "other", from("src/../bank")), false, http.StatusUnprocessableEntity,
 			clones.NamespaceAnnotation,
@@ -250,6 +255,9 @@ func TestImageAcross(t *testing.T) {
 		"data":         {"ann", of("data", same), "claim src/data has no image"},
 		"a smaller":    {"ann", of("image", size("1Gi")), "the image has 5Gi, and its copy cannot have less"},
 		"no size":      {"ann", of("image", size("large")), `"large" is no size`},
+		"its identity": {"ann", of("image", func(c *clonev1beta1.VirtualMachineClone) {
+			c.Annotations[clones.KeepAnnotation] = "mac"
+		}), "virtkit.io/keep-identity]: is for a clone of a VM, not of a claim; leave it out"},
 		"its own namespace": {"ann", of("image", func(c *clonev1beta1.VirtualMachineClone) {
 			c.Annotations = nil
 		}), "give the new claim a dataSource"},

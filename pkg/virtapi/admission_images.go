@@ -57,6 +57,19 @@ func validateImageEnds(spec *clonev1beta1.VirtualMachineCloneSpec, crosses bool)
 	return errs
 }
 
+// validateForeign refuses the annotation of a new clone that is for a clone of another kind: nothing would come of it.
+func validateForeign(clone *clonev1beta1.VirtualMachineClone) field.ErrorList {
+	key, why := clones.SizeAnnotation, "is for a clone of an image, not of a VM, whose disks keep their sizes; "+
+		"leave it out, and resize the copy's disks"
+	if clones.OfImage(clone) {
+		key, why = clones.KeepAnnotation, "is for a clone of a VM, not of a claim; leave it out"
+	}
+	if _, given := clone.Annotations[key]; given {
+		return field.ErrorList{field.Forbidden(crossingField(key), why)}
+	}
+	return nil
+}
+
 // validateImage refuses a claim that has no image, and a copy that has no room for the image.
 func validateImage(clone *clonev1beta1.VirtualMachineClone, claim *corev1.PersistentVolumeClaim) field.ErrorList {
 	if trouble := clones.ImageTrouble(claim); trouble != "" {

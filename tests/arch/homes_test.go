@@ -22,7 +22,8 @@ var homes = []struct {
 		"pkg/vm/snapshots", "pkg/controller/snapshotcontroller/reconciler.go",
 		"pkg/controller/restorecontroller/apply.go",
 	}, "RestoreOf and SnapshotOf of pkg/vm/snapshots"},
-	// signal.Notify takes back a hangup that nohup(1) has us ignore.
+	// signal.Notify takes back a hangup that nohup(1) has us ignore. The dashboard does that on purpose: under nohup it
+	// has no terminal and does not begin, and without the terminal that was closed nobody could end it.
 	{regexp.MustCompile(`syscall\.SIGHUP`), []string{
 		"pkg/client/cli/root/root.go", "pkg/client/cli/dashboardcmd/terminal.go",
 	}, "the command's context, which a hangup ends"},

@@ -142,10 +142,18 @@ func (b *bench) prometheus(ctx context.Context) (func(address string) error, err
 			return err
 		}
 		defer response.Body.Close()
-		if response.StatusCode != http.StatusOK {
-			return errors.New(response.Status)
-		}
-		_, err = io.Copy(io.Discard, response.Body)
-		return err
+		return scraped(response)
 	}, nil
+}
+
+// scraped reads an answer to its end; one that says nothing is none.
+func scraped(response *http.Response) error {
+	if response.StatusCode != http.StatusOK {
+		return errors.New(response.Status)
+	}
+	n, err := io.Copy(io.Discard, response.Body)
+	if err == nil && n == 0 {
+		err = errors.New("the answer is empty")
+	}
+	return err
 }

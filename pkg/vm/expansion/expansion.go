@@ -41,7 +41,7 @@ type Claim struct {
 	// system larger. To is less than Wants when an earlier expansion got so far; the storage goes on after it.
 	OnNode bool
 	To     resource.Quantity
-	// Failure is the last failure, in the storage's words; empty when none is known.
+	// Failure is the last failure, in the storage's words, on one line; empty when none is known.
 	Failure string
 }
 
@@ -70,7 +70,7 @@ func Of(claim *corev1.PersistentVolumeClaim) *Claim {
 		case corev1.PersistentVolumeClaimFileSystemResizePending:
 			out.OnNode = true
 		case corev1.PersistentVolumeClaimControllerResizeError, corev1.PersistentVolumeClaimNodeResizeError:
-			out.Failure = c.Message
+			out.Failure = strings.Join(strings.Fields(c.Message), " ") // programs of file systems write several lines
 		}
 	}
 	return out

@@ -66,7 +66,7 @@ func TestOf(t *testing.T) {
 			"2Gi",
 			corev1.PersistentVolumeClaimStatus{
 				Capacity:   storage("1Gi"),
-				Conditions: condition(corev1.PersistentVolumeClaimControllerResizeError, "the pool is full"),
+				Conditions: condition(corev1.PersistentVolumeClaimControllerResizeError, "the pool\nis full\n"),
 			},
 			"claim data grows from 1Gi to 2Gi: the storage cannot yet: the pool is full",
 		},

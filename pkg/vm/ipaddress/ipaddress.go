@@ -190,23 +190,17 @@ func EncodeWish(wish map[string][]Address) (string, error) {
 	return string(data), nil
 }
 
-// CheckWish returns why the annotation Wish, which is key, is refused with a value for a guest of spec.
-func CheckWish(key, value string, spec *v1.VirtualMachineInstanceSpec) error {
+// CheckWish returns why the annotation Wish, which is key, is refused with a value for a guest of spec in a namespace.
+func CheckWish(namespace, key, value string, spec *v1.VirtualMachineInstanceSpec) error {
 	wish, err := DecodeWish(value)
 	if err != nil {
 		return err
 	}
 	interfaces, networks := macaddress.Interfaces(spec)
-	of := func(name string) string {
-		if n := networks[name]; n != nil && n.Multus != nil {
-			return n.Multus.NetworkName
-		}
-		return ""
-	}
 	had := map[[2]string]string{} // the interface, by its network and address
 	for _, name := range slices.Sorted(maps.Keys(wish)) {
 		for _, a := range wish[name] {
-			key := [2]string{of(name), a.Addr.String()}
+			key := [2]string{macaddress.Network(namespace, networks[name]), a.Addr.String()}
 			if other, twice := had[key]; twice {
 				return fmt.Errorf("%s is wished for interface %q and for interface %q on one network; give each its "+
 					"own", a.Addr, other, name)

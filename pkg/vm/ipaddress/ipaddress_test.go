@@ -141,22 +141,25 @@ func TestWish(t *testing.T) {
 		`{"red":["x"]}`:                      `interface red: "x" is not an IP address`,
 		`{"blue":["192.0.2.7"]}`:             `no interface is named "blue"`,
 	} {
-		err := CheckWish(Wish, text, spec)
+		err := CheckWish("shop", Wish, text, spec)
 		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", text, err, want)
 		}
 	}
-	twice := spec.DeepCopy()
-	for i := range twice.Networks {
-		if n := twice.Networks[i]; n.Name == "red" {
-			n.Name = "again"
-			twice.Networks = append(twice.Networks, n)
+	for network, want := range map[string]string{
+		"red-net":       `fd00::7 is wished for interface "again" and for interface "red"`,
+		"shop/red-net":  `fd00::7 is wished for interface "again" and for interface "red"`,
+		"other/red-net": "",
+	} {
+		twice := spec.DeepCopy()
+		twice.Networks = append(twice.Networks, v1.Network{
+			Name: "again", NetworkSource: v1.NetworkSource{Multus: &v1.MultusNetwork{NetworkName: network}},
+		})
+		twice.Domain.Devices.Interfaces = append(twice.Domain.Devices.Interfaces, v1.Interface{Name: "again"})
+		err := CheckWish("shop", Wish, `{"red":["fd00::7"],"again":["192.0.2.7","fd00::7/64"]}`, twice)
+		if (err == nil) != (want == "") || err != nil && !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("twice on one network, %s: %v", network, err)
 		}
-	}
-	twice.Domain.Devices.Interfaces = append(twice.Domain.Devices.Interfaces, v1.Interface{Name: "again"})
-	err := CheckWish(Wish, `{"red":["fd00::7"],"again":["192.0.2.7","fd00::7/64"]}`, twice)
-	if err == nil || !strings.HasPrefix(err.Error(), `fd00::7 is wished for interface "again" and for interface "red"`) {
-		t.Errorf("twice on one network: %v", err)
 	}
 	wish := map[string][]Address{"red": {must(t, "192.0.2.7/24"), must(t, "fd00::7")}}
 	text, err := EncodeWish(wish)

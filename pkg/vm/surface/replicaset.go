@@ -54,7 +54,7 @@ func ValidateVirtualMachineInstanceReplicaSet(set *v1.VirtualMachineInstanceRepl
 	errs = append(errs, validateTemplateMeta(meta, template.Child("metadata"))...)
 	instance := set.Spec.Template.Spec.DeepCopy()
 	defaultSpec(instance, d)
-	errs = append(errs, validateDeviceAnnotations(meta.Annotations, nil, instance,
+	errs = append(errs, validateDeviceAnnotations(set.Namespace, meta.Annotations, nil, instance,
 		template.Child("metadata", "annotations"))...)
 	return append(errs, validateSpec(instance, template.Child("spec"))...)
 }

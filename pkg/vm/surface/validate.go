@@ -89,7 +89,7 @@ func ValidateExpanded(vm *v1.VirtualMachine, expanded *v1.VirtualMachineInstance
 	instance := expanded.DeepCopy()
 	defaultSpec(instance, d)
 	standIn(&instance.Domain)
-	errs = append(errs, validateDeviceAnnotations(vm.Spec.Template.ObjectMeta.Annotations, nil, instance,
+	errs = append(errs, validateDeviceAnnotations(vm.Namespace, vm.Spec.Template.ObjectMeta.Annotations, nil, instance,
 		template.Child("metadata", "annotations"))...)
 	return append(errs, validateSpec(instance, template.Child("spec"))...)
 }
@@ -153,7 +153,7 @@ func ValidateVirtualMachineInstance(vmi *v1.VirtualMachineInstance, by Actor) fi
 	errs := validateName(vmi.Name, vmi.GenerateName)
 	errs = append(errs, unsupported(vmi.Spec, instanceTree(), spec)...)
 	errs = append(errs, validateAnnotations(vmi.Annotations, field.NewPath("metadata", "annotations"))...)
-	errs = append(errs, validateDeviceAnnotations(vmi.Annotations, nil, &vmi.Spec,
+	errs = append(errs, validateDeviceAnnotations(vmi.Namespace, vmi.Annotations, nil, &vmi.Spec,
 		field.NewPath("metadata", "annotations"))...)
 	errs = append(errs, validateLogLabels(vmi.Labels, field.NewPath("metadata", "labels"))...)
 	if !by.Component {
@@ -179,7 +179,7 @@ func ValidateVirtualMachineInstanceUpdate(vmi, old *v1.VirtualMachineInstance, b
 	errs := validateReserved(reservedLabels, vmi.Labels, old.Labels, field.NewPath("metadata", "labels"))
 	errs = append(errs, validateReserved(slices.Concat(reservedAnnotations, settledAnnotations), vmi.Annotations,
 		old.Annotations, field.NewPath("metadata", "annotations"))...)
-	errs = append(errs, validateDeviceAnnotations(vmi.Annotations, old.Annotations, &vmi.Spec,
+	errs = append(errs, validateDeviceAnnotations(vmi.Namespace, vmi.Annotations, old.Annotations, &vmi.Spec,
 		field.NewPath("metadata", "annotations"))...)
 	if !maps.Equal(vmi.Annotations, old.Annotations) {
 		errs = append(errs, validateRoom(vmi.Annotations, vmi.Spec.Networks,

@@ -16,7 +16,7 @@ import (
 // their rate limits, their addresses, and by which the guest sends as others. spec has its defaults. Whether the
 // namespace allows the latter is asked on the node, where it is done.
 func validateDeviceAnnotations(
-	annotations, before map[string]string, spec *v1.VirtualMachineInstanceSpec, at *field.Path,
+	namespace string, annotations, before map[string]string, spec *v1.VirtualMachineInstanceSpec, at *field.Path,
 ) field.ErrorList {
 	var errs field.ErrorList
 	for _, key := range slices.Sorted(maps.Keys(annotations)) {
@@ -29,7 +29,9 @@ func validateDeviceAnnotations(
 		case network.AllowSpoofing:
 			check = network.CheckSpoofing
 		case ipaddress.Wish:
-			check = ipaddress.CheckWish
+			check = func(key, value string, spec *v1.VirtualMachineInstanceSpec) error {
+				return ipaddress.CheckWish(namespace, key, value, spec)
+			}
 		}
 		if err := check(key, text, spec); err != nil {
 			errs = append(errs, field.Invalid(at.Key(key), text, err.Error()))

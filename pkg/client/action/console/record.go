@@ -20,6 +20,7 @@ type Recorder struct {
 	mu      sync.Mutex
 	start   time.Time
 	partial []byte // the beginning of a character whose rest is to come
+	some    bool   // something was recorded
 }
 
 // NewRecorder writes the header. The size of the terminal is in characters; title names the machine.
@@ -67,10 +68,18 @@ func (r *Recorder) Close() error {
 	return r.event("o", rest)
 }
 
+// Empty reports that nothing was recorded.
+func (r *Recorder) Empty() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return !r.some
+}
+
 func (r *Recorder) event(code string, data []byte) error {
 	if len(data) == 0 {
 		return nil
 	}
+	r.some = true
 	at := json.Number(fmt.Sprintf("%.6f", r.now().Sub(r.start).Seconds()))
 	return r.line([]any{at, code, string(bytes.ToValidUTF8(data, []byte("�")))})
 }

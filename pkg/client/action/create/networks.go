@@ -78,7 +78,7 @@ func addNetworks(spec *v1.VirtualMachineInstanceSpec, networks []Network) error 
 }
 
 // addIPs wishes for addresses of interfaces.
-func addIPs(template *v1.VirtualMachineInstanceTemplateSpec, ips map[string][]string) error {
+func addIPs(namespace string, template *v1.VirtualMachineInstanceTemplateSpec, ips map[string][]string) error {
 	if len(ips) == 0 {
 		return nil
 	}
@@ -104,7 +104,7 @@ func addIPs(template *v1.VirtualMachineInstanceTemplateSpec, ips map[string][]st
 	if err != nil {
 		return err
 	}
-	if err := ipaddress.CheckWish(ipaddress.Wish, text, &template.Spec); err != nil {
+	if err := ipaddress.CheckWish(namespace, ipaddress.Wish, text, &template.Spec); err != nil {
 		return invalid("ip", "%v", err)
 	}
 	metav1.SetMetaDataAnnotation(&template.ObjectMeta, ipaddress.Wish, text)

@@ -112,7 +112,7 @@ func VM(o Options) (*v1.VirtualMachine, error) {
 	if err := addNetworks(spec, o.Networks); err != nil {
 		return nil, err
 	}
-	if err := addIPs(vm.Spec.Template, o.IPs); err != nil {
+	if err := addIPs(vm.Namespace, vm.Spec.Template, o.IPs); err != nil {
 		return nil, err
 	}
 	if err := addVolumes(vm, o); err != nil {

@@ -71,29 +71,37 @@ func TestLease(t *testing.T) {
 	}
 }
 
-// TestNote runs programs as in the pod: their exit codes are bash's, and are noted once they have ended.
+// TestNote runs programs as in the pod: their exit codes are bash's, and are noted once they have ended. Their standard
+// error is their own.
 func TestNote(t *testing.T) {
 	for name, tc := range map[string]struct {
 		command []string
 		code    int
 		note    string
+		says    string
 	}{
-		"it ends well":       {[]string{"cat"}, 0, "0\n"},
-		"it fails":           {[]string{"bash", "-c", `exit "$1"`, "x y", "7"}, 7, "7\n"},
-		"it is killed":       {[]string{"bash", "-c", "kill $$"}, 143, "143\n"},
-		"there is none":      {[]string{"/no/such program"}, 127, "127\n"},
-		"a word of bash's":   {[]string{"exit", "0"}, 127, "127\n"},
-		"it has not ended":   {[]string{"bash", "-c", "kill -KILL $PPID"}, -1, "\n"},
-		"its name is a flag": {[]string{"-c"}, 127, "127\n"},
+		"it ends well":       {[]string{"cat"}, 0, "0\n", ""},
+		"it fails":           {[]string{"bash", "-c", `echo no >&2; exit "$1"`, "x y", "7"}, 7, "7\n", "no\n"},
+		"it is killed":       {[]string{"bash", "-c", "kill -SEGV $$"}, 139, "139\n", ""},
+		"there is none":      {[]string{"/no/such program"}, 127, "127\n", "/no/such program: No such file"},
+		"a word of bash's":   {[]string{"exit", "0"}, 127, "127\n", "not found"},
+		"it has not ended":   {[]string{"bash", "-c", "kill -KILL $PPID"}, -1, "\n", ""},
+		"its name is a flag": {[]string{"-c"}, 127, "127\n", "not found"},
 	} {
 		note := filepath.Join(t.TempDir(), "note")
 		run := script(noting, append([]string{note}, tc.command...)...)
 		var exit *exec.ExitError
-		switch err := exec.CommandContext(t.Context(), run[0], run[1:]...).Run(); {
+		var said strings.Builder
+		cmd := exec.CommandContext(t.Context(), run[0], run[1:]...)
+		cmd.Stderr = &said
+		switch err := cmd.Run(); {
 		case err == nil && tc.code == 0:
 		case errors.As(err, &exit) && exit.ExitCode() == tc.code:
 		default:
 			t.Errorf("%s: %v, want exit code %d", name, err, tc.code)
+		}
+		if got := said.String(); !strings.Contains(got, tc.says) || tc.says == "" && got != "" {
+			t.Errorf("%s: standard error has %q, want %q", name, got, tc.says)
 		}
 		look := script(noted, note)
 		if got, err := exec.CommandContext(t.Context(), look[0], look[1:]...).Output(); string(got) != tc.note {

@@ -8,10 +8,12 @@ import (
 	"fmt"
 	"io"
 	"net/url"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/virtkit/virtkit/pkg/client/action"
+	"github.com/virtkit/virtkit/pkg/client/action/client"
 	"github.com/virtkit/virtkit/pkg/stream"
 	"github.com/virtkit/virtkit/pkg/vm/life"
 )
@@ -29,10 +31,18 @@ type Program struct {
 
 // Kubernetes also says exit code 0 when the connection to the node is cut while a program runs
 // (https://github.com/kubernetes/kubectl/issues/1726). So noting runs a program and notes its exit code in a file of
-// the pod, and noted prints the note. Their first argument is the file.
+// the pod, and noted prints the note. Their first argument is the file. What bash itself says of a program that a
+// signal has ended is not among what the program writes.
 const (
-	noting = `note=$1; shift; (exec -- "$@"); code=$?; echo "$code" >"$note"; exit "$code"`
-	noted  = `echo "$(<"$1")"`
+	noting = `note=$1; shift; exec 3>&2 2>/dev/null; (exec -- "$@" 2>&3 3>&-); code=$?; exec 2>&3; ` +
+		`echo "$code" >"$note"; exit "$code"`
+	noted = `echo "$(<"$1")"`
+)
+
+// noteTries is how often the note is read that nobody prints, and noteEvery how long after the last time.
+const (
+	noteTries = 5
+	noteEvery = time.Second
 )
 
 // script returns the command of a script of bash, with its arguments.
@@ -40,8 +50,8 @@ func script(text string, args ...string) []string {
 	return append([]string{"/bin/bash", "-c", text, "guestfs"}, args...)
 }
 
-// Run runs a program to its end. The error is a *stream.ProcessExitError for an exit code other than 0, action.ErrLost
-// when the connection was lost before, or that of a program that could not be started.
+// Run runs a program to its end. The error is a *stream.ProcessExitError for an exit code other than 0, which is bash's
+// for a program that could not be started, or action.ErrLost when the end is not known.
 func (s *Session) Run(ctx context.Context, p Program) error {
 	note := "/tmp/.end-" + rand.Text()
 	name := p.Command[0]
@@ -49,10 +59,22 @@ func (s *Session) Run(ctx context.Context, p Program) error {
 	if err := s.run(ctx, name, p); err != nil {
 		return err
 	}
-	var code bytes.Buffer
-	err := s.run(ctx, "bash", Program{Command: script(noted, note), Stdout: &code, Stderr: io.Discard})
+	var code string
+	var err error
+	for try := range noteTries {
+		if code, err = s.noted(ctx, note); err == nil || ctx.Err() != nil || !s.stands(ctx) || !client.Passing(err) {
+			break
+		}
+		if try < noteTries-1 {
+			select {
+			case <-ctx.Done():
+			case <-s.over:
+			case <-time.After(noteEvery):
+			}
+		}
+	}
 	switch {
-	case err == nil && code.String() == "0\n":
+	case err == nil && code == "0":
 		return nil
 	case err == nil:
 		err = stream.ErrNoStatus
@@ -60,6 +82,30 @@ func (s *Session) Run(ctx context.Context, p Program) error {
 		return err
 	}
 	return s.lost(ctx, err)
+}
+
+// noted reads a note, which is empty while the program runs.
+func (s *Session) noted(ctx context.Context, note string) (string, error) {
+	var code bytes.Buffer
+	err := s.run(ctx, "bash", Program{Command: script(noted, note), Stdout: &code, Stderr: io.Discard})
+	if err != nil {
+		return "", err
+	}
+	text, whole := strings.CutSuffix(code.String(), "\n")
+	if !whole {
+		return "", stream.ErrNoStatus
+	}
+	return text, nil
+}
+
+// stands reports whether the pod's first process and, as far as is known, the pod are there.
+func (s *Session) stands(ctx context.Context) bool {
+	select {
+	case <-s.over:
+		return false
+	default:
+		return s.end(ctx) == nil
+	}
 }
 
 // run runs a program, and believes the exit code that Kubernetes says.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net/http"
 	"net/url"
 	"strings"
 	"testing"
@@ -80,6 +81,44 @@ func TestSessionIsLost(t *testing.T) {
 		if err := session.Close(t.Context()); err != nil || s.Made() != nil {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+}
+
+// The note of a program's end is read until it is: whatever keeps it from being read may pass.
+func TestSessionReadsTheNoteAgain(t *testing.T) {
+	t.Parallel()
+	s := guestfstest.New(t, corev1.PersistentVolumeFilesystem)
+	session, err := open(t, t.Context(), s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	silent := func(w http.ResponseWriter, r *http.Request) { // what the program printed is lost
+		conn, err := stream.Accept(w, r, stream.Options{Subprotocol: stream.PodProcessProtocol})
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer conn.Close()
+		if _, err := (stream.Packets{Conn: conn}).Write([]byte("\x03" + `{"status":"Success"}`)); err != nil {
+			t.Error(err)
+		}
+	}
+	answers := []http.HandlerFunc{
+		func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) },
+		func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTooManyRequests) },
+		silent,
+	}
+	s.Unread = func(w http.ResponseWriter, r *http.Request) bool {
+		if len(answers) == 0 {
+			return false
+		}
+		answers[0](w, r)
+		answers = answers[1:]
+		return true
+	}
+	err = session.Run(t.Context(), guestfs.Program{Command: []string{"true"}, Stdout: io.Discard, Stderr: io.Discard})
+	if err := errors.Join(err, session.Close(t.Context())); err != nil || len(answers) > 0 {
+		t.Errorf("%v; %d answers are left", err, len(answers))
 	}
 }
 

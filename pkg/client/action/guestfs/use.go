@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	v1 "kubevirt.io/api/core/v1"
 
 	"github.com/virtkit/virtkit/pkg/names"
@@ -109,9 +110,16 @@ func usersOf(
 	claim string, vms []v1.VirtualMachine, vmis []v1.VirtualMachineInstance, pods []corev1.Pod,
 ) []claims.User {
 	users := claims.Users{}
+	failed := map[types.UID]bool{} // the VMs whose guest has failed
+	for i := range vmis {
+		owner := metav1.GetControllerOfNoCopy(&vmis[i])
+		if owner != nil && vmis[i].Status.Phase == v1.Failed && vmis[i].DeletionTimestamp == nil {
+			failed[owner.UID] = true
+		}
+	}
 	for i := range vms {
-		if starts(&vms[i]) {
-			users.AddVM(&vms[i])
+		if vm := &vms[i]; starts(vm) || failed[vm.UID] && reruns(vm) {
+			users.AddVM(vm)
 		}
 	}
 	for i := range vmis {
@@ -135,6 +143,14 @@ func starts(vm *v1.VirtualMachine) bool {
 	}
 	once := strategy == v1.RunStrategyOnce || strategy == v1.RunStrategyRerunOnFailure
 	return strategy == v1.RunStrategyAlways || once && vm.Status.RunStrategy != strategy
+}
+
+// reruns reports a VM that starts again once its guest has failed: virt-controller may be about to ask for that start.
+// It does not while the VM is asked to stop.
+func reruns(vm *v1.VirtualMachine) bool {
+	strategy, err := vm.RunStrategy()
+	return err == nil && strategy == v1.RunStrategyRerunOnFailure && vm.DeletionTimestamp == nil &&
+		!runstrategy.Requested(vm, v1.StopRequest)
 }
 
 // Offered reports whether a node offers its KVM. Who may not look at nodes gets false.

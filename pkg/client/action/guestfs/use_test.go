@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	v1 "kubevirt.io/api/core/v1"
 
 	"github.com/virtkit/virtkit/pkg/client/action/client/clienttest"
@@ -34,7 +35,7 @@ var volumes = []v1.Volume{{Name: "root", VolumeSource: v1.VolumeSource{
 
 func machine(name string, strategy v1.VirtualMachineRunStrategy) *v1.VirtualMachine {
 	return &v1.VirtualMachine{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID(name)},
 		Spec: v1.VirtualMachineSpec{RunStrategy: &strategy, Template: &v1.VirtualMachineInstanceTemplateSpec{
 			Spec: v1.VirtualMachineInstanceSpec{Volumes: volumes},
 		}},
@@ -48,7 +49,9 @@ func instance(name string, phase v1.VirtualMachineInstancePhase, owner string) v
 		Status:     v1.VirtualMachineInstanceStatus{Phase: phase},
 	}
 	if owner != "" {
-		vmi.OwnerReferences = []metav1.OwnerReference{{Kind: "VirtualMachine", Name: owner, Controller: new(true)}}
+		vmi.OwnerReferences = []metav1.OwnerReference{
+			{Kind: "VirtualMachine", Name: owner, UID: types.UID(owner), Controller: new(true)},
+		}
 	}
 	return vmi
 }
@@ -74,6 +77,8 @@ func TestClaim(t *testing.T) {
 	failing.Status = *asked.Status.DeepCopy()
 	left := podWith(PodName("disk"), "disk", corev1.PodSucceeded)
 	left.Labels = map[string]string{names.LabelComponent: names.VirtGuestfs}
+	stopping := begun.DeepCopy()
+	stopping.Status.StateChangeRequests = []v1.VirtualMachineStateChangeRequest{{Action: v1.StopRequest}}
 	for name, tc := range map[string]struct {
 		vms  []v1.VirtualMachine
 		vmis []v1.VirtualMachineInstance
@@ -87,6 +92,14 @@ func TestClaim(t *testing.T) {
 			vmis: []v1.VirtualMachineInstance{instance("web", v1.Succeeded, "web")},
 		},
 		"a VM that has failed": {vms: []v1.VirtualMachine{*failing}, want: "VM web"},
+		"a VM that has failed right now": {
+			vms:  []v1.VirtualMachine{*begun},
+			vmis: []v1.VirtualMachineInstance{instance("web", v1.Failed, "web")}, want: "VM web",
+		},
+		"a VM that has failed while it is stopped": {
+			vms:  []v1.VirtualMachine{*stopping},
+			vmis: []v1.VirtualMachineInstance{instance("web", v1.Failed, "web")},
+		},
 		"a VM that is about to start once": {
 			vms: []v1.VirtualMachine{*machine("web", v1.RunStrategyOnce)}, want: "VM web, which runs or is about to",
 		},

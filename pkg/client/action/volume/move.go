@@ -143,7 +143,12 @@ func (m *Moving) running(ctx context.Context, api MoveAPI, namespace, name strin
 
 // free returns why no disk of the VM can be copied now.
 func (m *Moving) free(ctx context.Context, api MoveAPI) error {
-	if volumemigration.Away(m.VM, m.VMI) != nil {
+	if state := volumemigration.Away(m.VM, m.VMI); state != nil {
+		vm := m.VM.DeepCopy()
+		if vm.Status.VolumeUpdateState = state; volumemigration.Revert(vm) == "" { // it names the old claims again
+			return fmt.Errorf("the copy of disks of VM %s is being cancelled: %s; ask again once that is over, for "+
+				"which %s waits with --wait", m.VM.Name, Away(m.VM, m.VMI), m.back)
+		}
 		return fmt.Errorf("disks of VM %s are being copied already: %s; %s takes that back", m.VM.Name,
 			Away(m.VM, m.VMI), m.back)
 	}

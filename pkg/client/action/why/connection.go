@@ -75,6 +75,8 @@ type ConnectionFacts struct {
 	// SourceVMI is the instance whose guest is in the pod that connects, by a network of Multus that the other guest is
 	// on; nil when it is another pod, or could not be read.
 	SourceVMI *v1.VirtualMachineInstance
+	// SourceGone says that this instance is not there any more.
+	SourceGone bool
 	// Namespaces has the labels of these namespaces; one that could not be read is missing.
 	Namespaces map[string]map[string]string
 }

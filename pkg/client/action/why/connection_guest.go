@@ -16,7 +16,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/network"
 )
 
-// sourceRuns adds that the pod which is to connect does not run, or has no address.
+// sourceRuns adds that the pod which is to connect does not run, has lost its guest, or has no address.
 func (c *connecting) sourceRuns() {
 	pod := c.f.Source.Pod
 	if pod == nil {
@@ -31,6 +31,9 @@ func (c *connecting) sourceRuns() {
 		c.add(LayerSource, object, Waiting, "SourceNotRunning",
 			fmt.Sprintf("%s does not run: it is %s", c.f.Source, strings.ToLower(cmp.Or(string(phase), "new"))),
 			describe)
+	case c.f.SourceGone:
+		c.add(LayerSource, object, Broken, "SourceEnded", fmt.Sprintf("the guest that was in %s is gone: its instance "+
+			"vmi/%s has been deleted", c.f.Source, c.f.Source.SourceGuest()), describe)
 	case len(podAddresses(pod)) == 0:
 		c.add(LayerSource, object, Waiting, "SourceNoAddress", c.f.Source.String()+" has no address yet", describe)
 	}

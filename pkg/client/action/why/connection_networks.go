@@ -74,7 +74,7 @@ func (c *connecting) networks() {
 				its := interfaceOn(guest, source.Pod, on)
 				from.mac = macOf(guest, its)
 				p.egress = c.heldOn(guest, its, on, to, false)
-			} else if source.SourceGuest() != "" {
+			} else if source.SourceGuest() != "" && !c.f.SourceGone {
 				from.hidden = true
 				p.egress = netpolicy.Result{Possible: netpolicy.All(), Unread: "you may not read the instance of the " +
 					"guest that is in " + source.String() + ", whose MultiNetworkPolicies"}

@@ -244,6 +244,11 @@ func TestConnections(t *testing.T) {
 			both(onRed("192.0.2.2"), noPodNetwork, asGuest, func(f *ConnectionFacts) { f.SourceVMI = nil }),
 			Unknown, "NoPodNetwork PoliciesUnreadable", "red IPv4 none", "", "",
 		},
+		"second network, source gone": {
+			both(onRed("192.0.2.2"), asGuest, func(f *ConnectionFacts) { f.SourceVMI, f.SourceGone = nil, true }),
+			Broken, "SourceEnded", through + ",red IPv4 80", "its instance vmi/till has been deleted",
+			"kubectl describe pod/client -n shop",
+		},
 		"second network open, first denied": {
 			both(onRed("192.0.2.2"), policy("default", "deny", denyAll)), OK, "IngressDenied",
 			"IPv4 none,IPv6 none,red IPv4 80", "no rule of networkpolicy/deny", "kubectl patch networkpolicy deny",

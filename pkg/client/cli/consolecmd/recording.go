@@ -20,8 +20,8 @@ const (
 )
 
 // recording is the file of --record. It is written beside a recording that is there already, from the first connection
-// on, and replaces that when the session ends: a console that cannot be opened takes nothing from it, nor does a
-// recording that is not whole.
+// on, and replaces that when the session ends: a console that cannot be opened takes nothing from it, nor does one of
+// which nothing was seen, or a recording that is not whole.
 type recording struct {
 	path, title string
 	now         func() time.Time
@@ -85,8 +85,13 @@ func (r *recording) open() error {
 		if r.lost == nil {
 			failed = errors.Join(failed, recorder.Close())
 		}
-		if r.lost != nil || failed != nil {
+		switch {
+		case r.lost != nil, failed != nil:
 			return errors.Join(failed, leave())
+		case r.file != nil && recorder.Empty():
+			if _, err := os.Stat(r.path); err == nil {
+				return r.file.Discard()
+			}
 		}
 		return keep()
 	}

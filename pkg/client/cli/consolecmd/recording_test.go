@@ -147,6 +147,24 @@ func TestRecordingCut(t *testing.T) {
 	expectFile(t, left, `{"version":2,`)
 }
 
+// TestRecordingOfNothing: a console that was left before anything was seen takes nothing from an earlier recording.
+func TestRecordingOfNothing(t *testing.T) {
+	file, _ := recordings(t)
+	o := options(&bytes.Buffer{})
+	for path, want := range map[string]string{
+		file: earlier, filepath.Join(filepath.Dir(file), "first.cast"): `{"version":2,`,
+	} {
+		r := &recording{path: path, now: o.Factory.Now, ctx: t.Context(), term: newScreen(o.Factory.IO, "demo", false)}
+		if err := errors.Join(r.take(), r.begin(), r.end()); err != nil {
+			t.Error(err)
+		}
+		expectFile(t, path, want)
+		if _, err := os.Lstat(r.file.Name()); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("what was to replace %s is left: %v", path, err)
+		}
+	}
+}
+
 // TestRecordingThatCannotBegin ends a session as soon as it is open, also of a guest that writes nothing.
 func TestRecordingThatCannotBegin(t *testing.T) {
 	file, _ := recordings(t)

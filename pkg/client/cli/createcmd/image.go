@@ -103,8 +103,10 @@ func (o *VMOptions) giveDefaults(
 	ctx context.Context, c *client.Client, namespace string, image *corev1.PersistentVolumeClaim,
 ) error {
 	give := func(field string, i *create.Inference, labels [2]string, into *string) error {
+		flag := "--infer-" + field
 		if i.From == imageDisk { // the copy
 			i.From, i.Explicit = "", true
+			flag += "-from"
 		}
 		if i.Off || i.From != "" || *into != "" {
 			return nil
@@ -119,9 +121,12 @@ func (o *VMOptions) giveDefaults(
 			err = cli.UsageErrorf("%s %s is of namespace %s, and can be used there alone", kind, name, image.Namespace)
 		default:
 			err = o.Factory.CheckReferent(ctx, c, namespace, cli.Referent{Field: field, Kind: kind, Name: name})
+			if err != nil {
+				err = fmt.Errorf("label %s of claim %s/%s: %w", labels[0], image.Namespace, image.Name, err)
+			}
 		}
 		if err != nil && i.Explicit {
-			return fmt.Errorf("--infer-%s: %w", field, err)
+			return fmt.Errorf("%s: %w", flag, err)
 		}
 		if err == nil {
 			*into = name

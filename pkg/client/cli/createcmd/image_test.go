@@ -75,12 +75,13 @@ func TestImageOfAnotherNamespace(t *testing.T) {
 	}
 
 	for text, want := range map[string]string{
-		"--image golden/debian/14":                                "image debian/14 not found in namespace golden",
-		"--image Golden/debian/13":                                `"Golden" is no namespace`,
-		"--image golden/debian/13/1":                              "is no image",
-		"--image golden/debian/13 --image-size 1Gi":               "the image has 5Gi",
-		"--image golden/debian/13 --infer-instancetype":           "--infer-instancetype",
-		"--image golden/debian/13 --infer-instancetype-from disk": "\"u1.small\" not found",
+		"--image golden/debian/14":                      "image debian/14 not found in namespace golden",
+		"--image Golden/debian/13":                      `"Golden" is no namespace`,
+		"--image golden/debian/13/1":                    "is no image",
+		"--image golden/debian/13 --image-size 1Gi":     "the image has 5Gi",
+		"--image golden/debian/13 --infer-instancetype": "--infer-instancetype",
+		"--image golden/debian/13 --infer-instancetype-from disk": "--infer-instancetype-from: label " +
+			"instancetype.kubevirt.io/default-instancetype of claim golden/debian-13: ",
 	} {
 		if _, _, err := c.create("", line(text)...); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %s", text, err, want)

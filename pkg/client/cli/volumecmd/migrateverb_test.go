@@ -252,6 +252,22 @@ func TestMigrateRefused(t *testing.T) {
 			errs: "disks of VM demo are being copied already: data from claim data to data-m1; " +
 				"`virtctl volume migrate demo --cancel` takes that back",
 		},
+		"being cancelled": {
+			line: "demo --storage-class fast", code: 1,
+			change: func(m *moving) {
+				underWay(m)
+				m.vm.Spec.Template.Spec.Volumes[1].PersistentVolumeClaim.ClaimName = "data"
+				m.vm.Status.VolumeUpdateState = &v1.VolumeUpdateState{
+					VolumeMigrationState: &v1.VolumeMigrationState{MigratedVolumes: []v1.StorageMigratedVolumeInfo{{
+						VolumeName:         "data",
+						SourcePVCInfo:      &v1.PersistentVolumeClaimInfo{ClaimName: "data"},
+						DestinationPVCInfo: &v1.PersistentVolumeClaimInfo{ClaimName: "data-m1"},
+					}}},
+				}
+			},
+			errs: "the copy of disks of VM demo is being cancelled: data from claim data to data-m1; ask again once " +
+				"that is over, for which `virtctl volume migrate demo --cancel` waits with --wait",
+		},
 		"stopped": {
 			line: "demo --storage-class fast", code: 1, errs: "start it with `virtctl start demo`",
 			change: func(m *moving) {

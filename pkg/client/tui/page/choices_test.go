@@ -141,3 +141,21 @@ func TestFormDoubtsClaims(t *testing.T) {
 		}
 	}
 }
+
+// TestFormExamples: with an instance type the form does not show what CPUs and memory there are without one. Titles are
+// shown whole.
+func TestFormExamples(t *testing.T) {
+	w := &World{Theme: theme.New(theme.Options{}), Actions: allowing{}, Now: time.Now}
+	p := NewForm(w)
+	for instancetype, want := range map[string]string{"": "default 1", "u1.small": "the instance type's"} {
+		p.inputs[fieldInstancetype].SetValue(instancetype)
+		p.viewFields(80, 60)
+		if got := p.inputs[fieldCPUs].Placeholder; got != want {
+			t.Errorf("of instance type %q the form shows %q, not %q", instancetype, got, want)
+		}
+	}
+	fields := newFieldset(w, []formField{{title: "Instance type"}, {title: "Name"}})
+	if got := ansi.Strip(fields.draw(w.Theme, 0, 60)); !strings.Contains(got, "Instance type ") {
+		t.Errorf("the field is %q", got)
+	}
+}

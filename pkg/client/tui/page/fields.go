@@ -39,8 +39,17 @@ type formField struct {
 	boolean              bool // whether the flag takes no value
 }
 
-// fieldWidth is that of a field's title.
+// fieldWidth is the least width of the fields' titles.
 const fieldWidth = 12
+
+// titleWidth returns the width of the fields' titles.
+func (s *fieldset) titleWidth() int {
+	width := fieldWidth
+	for _, f := range s.fields {
+		width = max(width, len(f.title))
+	}
+	return width
+}
 
 // fieldset is the fields of a form, one below the other, and the one of them that keys go to.
 type fieldset struct {
@@ -162,9 +171,9 @@ func (s *fieldset) draw(t *theme.Theme, i, width int) string {
 	if i == s.at {
 		role = theme.Key
 	}
-	name := "  " + t.Paint(role, widget.Pad(t, f.title, fieldWidth)) + " "
+	name := "  " + t.Paint(role, widget.Pad(t, f.title, s.titleWidth())) + " "
 	if f.options == nil {
-		s.inputs[i].SetWidth(max(8, width-fieldWidth-6))
+		s.inputs[i].SetWidth(max(8, width-s.titleWidth()-6))
 		return widget.Pad(t, name+s.inputs[i].View(), width)
 	}
 	var words []string

@@ -44,7 +44,7 @@ func (p *Form) viewFields(width, height int) []string {
 		input := &p.inputs[i]
 		room := max(8, width-formNameWidth-6)
 		input.SetWidth(room)
-		input.Placeholder = ansi.Truncate(draftFields[i].example, room, t.Ellipsis)
+		input.Placeholder = ansi.Truncate(p.example(i), room, t.Ellipsis)
 		lines = append(lines, mark+t.Paint(role, widget.Pad(t, draftFields[i].title, formNameWidth))+" "+input.View())
 	}
 	verdict := p.viewVerdict(width)
@@ -52,6 +52,14 @@ func (p *Form) viewFields(width, height int) []string {
 		return append([]string{""}, p.fitting.fit(t, lines, p.at, verdict, nil, width, height-1)...)
 	}
 	return p.fitting.fit(t, lines, p.at, verdict, nil, width, height)
+}
+
+// example returns what a field shows while it is empty.
+func (p *Form) example(field int) string {
+	if (field == fieldCPUs || field == fieldMemory) && p.draft()[fieldInstancetype] != "" {
+		return "the instance type's"
+	}
+	return draftFields[field].example
 }
 
 func (p *Form) leaveAll() {

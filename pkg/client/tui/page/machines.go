@@ -230,10 +230,10 @@ func target(m *store.Machine) lifecycle.Target {
 }
 
 // again returns the row that a machine has now, or m and whether it is gone: one that was made anew under its name is
-// another machine.
+// another machine. The VM of an instance may have been listed later.
 func (w *World) again(m *store.Machine) (row *store.Machine, gone bool) {
 	row = w.Machines.Get(m.Key())
-	if row == nil || row.ObjectUID != m.ObjectUID {
+	if row == nil || row.ObjectUID != m.ObjectUID && (!m.Instance || row.UID != m.UID) {
 		return m, w.Machines.State().Synced
 	}
 	return row, false

@@ -85,16 +85,15 @@ func Connection(ctx context.Context, c *client.Client, facts why.Facts, asked As
 		pod := asked.Source.Pod
 		reads["virtualmachineinstances of namespace "+pod.Namespace] = func(ctx context.Context) error {
 			vmi, err := c.VMI(ctx, pod.Namespace, guest)
-			switch {
-			case apierrors.IsNotFound(err):
-				return nil
-			case err != nil:
+			if err != nil && !apierrors.IsNotFound(err) {
 				return err
-			case string(vmi.UID) != pod.Labels[v1.CreatedByLabel]:
-				return nil // another of its name
 			}
 			g.mu.Lock()
 			defer g.mu.Unlock()
+			if err != nil || string(vmi.UID) != pod.Labels[v1.CreatedByLabel] { // another of its name
+				out.SourceGone = true
+				return nil
+			}
 			out.SourceVMI = vmi
 			return nil
 		}

@@ -82,16 +82,17 @@ func TestConnectionOnNetworks(t *testing.T) {
 	const path = "/apis/kubevirt.io/v1/namespaces/shop/virtualmachineinstances/till"
 	api.Put(path, &v1.VirtualMachineInstance{ObjectMeta: metav1.ObjectMeta{Name: "till", UID: "till-uid"}})
 	f, err := Connection(t.Context(), api.Client(), facts, a)
-	if err != nil || f.SourceVMI == nil || f.SourceVMI.Name != "till" {
+	if err != nil || f.SourceVMI == nil || f.SourceVMI.Name != "till" || f.SourceGone {
 		t.Errorf("%+v, %v", f.SourceVMI, err)
 	}
 	api.Put(path, &v1.VirtualMachineInstance{ObjectMeta: metav1.ObjectMeta{Name: "till", UID: "another"}})
-	if f, err = Connection(t.Context(), api.Client(), facts, a); err != nil || f.SourceVMI != nil {
+	if f, err = Connection(t.Context(), api.Client(), facts, a); err != nil || f.SourceVMI != nil ||
+		!f.SourceGone {
 		t.Errorf("another of the name: %+v, %v", f.SourceVMI, err)
 	}
 	api.Put(path, clienttest.Forbidden("virtualmachineinstances"))
 	f, err = Connection(t.Context(), api.Client(), facts, a)
-	if err != nil || f.SourceVMI != nil || !slices.Contains(f.Unreadable, "virtualmachineinstances") {
+	if err != nil || f.SourceVMI != nil || f.SourceGone || !slices.Contains(f.Unreadable, "virtualmachineinstances") {
 		t.Errorf("%+v, %q, %v", f.SourceVMI, f.Unreadable, err)
 	}
 }
