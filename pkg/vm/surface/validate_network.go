@@ -176,8 +176,8 @@ func validateMAC(nic *v1.Interface, macs map[string]string, at *field.Path) fiel
 	return nil
 }
 
-// validatePorts checks the ports of an interface. names are those of the guest's other interfaces: all of them are ports
-// of one container.
+// validatePorts checks the ports of an interface. names are those of the guest's other interfaces: all of them are
+// ports of one container.
 func validatePorts(nic *v1.Interface, names map[string]bool, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	numbers := map[string]bool{}
@@ -229,8 +229,8 @@ func networkWarnings(spec *v1.VirtualMachineInstanceSpec, path string) (out []st
 			{"vmNetworkCIDR", n.Pod.VMNetworkCIDR}, {"vmIPv6NetworkCIDR", n.Pod.VMIPv6NetworkCIDR},
 		} {
 			if f.value != "" {
-				out = append(out, fmt.Sprintf("%sspec.networks[%d].pod.%s has no effect with %s, where the guest is on "+
-					"the pod's network itself", path, i, f.name, bindings[n.Name]))
+				out = append(out, fmt.Sprintf("%sspec.networks[%d].pod.%s has no effect with %s, where the guest is "+
+					"on the pod's network itself", path, i, f.name, bindings[n.Name]))
 			}
 		}
 	}

@@ -361,7 +361,8 @@ func TestValidateInstance(t *testing.T) {
 		},
 		"port name of two interfaces": {
 			devices("interfaces: [{name: a, ports: [{port: 80, name: web}]}, {name: b, bridge: {}, "+
-				"ports: [{port: 80, name: web}]}]") + "\nnetworks: [{name: a, pod: {}}, {name: b, multus: {networkName: x}}]",
+				"ports: [{port: 80, name: web}]}]") +
+				"\nnetworks: [{name: a, pod: {}}, {name: b, multus: {networkName: x}}]",
 			`spec.domain.devices.interfaces[1].ports[0].name: "web" is the name of another port too`,
 		},
 		"guest network": {

@@ -10,8 +10,8 @@ import (
 )
 
 // first returns the connection of the dial that is the first to succeed. The next dial begins when all before it have
-// failed, or headStart after the last one began. The others are cancelled then, and waited for. When all fail, the error
-// is the one that says most.
+// failed, or headStart after the last one began. The others are cancelled then, and waited for. When all fail, it is
+// the error that says most.
 func first(ctx context.Context, dials []func(context.Context) (net.Conn, error)) (net.Conn, error) {
 	type outcome struct {
 		conn net.Conn

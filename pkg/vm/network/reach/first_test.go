@@ -56,17 +56,39 @@ func TestFirst(t *testing.T) {
 		err       error
 		took      time.Duration
 	}{
-		"both answer":               {four: dial{takes: soon}, six: dial{takes: soon}, want: "IPv4", took: soon},
-		"within the head start":     {four: dial{takes: headStart - 1}, want: "IPv4", took: headStart - 1},
-		"slow, and before IPv6":     {four: dial{takes: headStart + soon}, six: dial{takes: time.Second}, want: "IPv4", took: headStart + soon},
-		"refused at once":           {four: dial{takes: soon, err: refused}, six: dial{takes: soon}, want: "IPv6", took: 2 * soon},
-		"another's address":         {four: dial{err: foreign}, six: dial{takes: soon}, want: "IPv6", took: soon},
-		"no answer":                 {four: dial{takes: time.Hour}, six: dial{takes: soon}, want: "IPv6", took: headStart + soon},
-		"both, the second too late": {four: dial{takes: time.Second, deaf: true}, six: dial{takes: soon}, want: "IPv6", took: time.Second},
-		"refused, and no answer":    {four: dial{takes: time.Second, err: silent}, six: dial{err: refused}, err: refused, took: time.Second},
-		"no answer, and refused":    {four: dial{err: refused}, six: dial{takes: time.Second, err: silent}, err: refused, took: time.Second},
-		"foreign, and refused":      {four: dial{err: refused}, six: dial{err: foreign}, err: foreign},
-		"neither":                   {four: dial{takes: time.Hour}, six: dial{takes: time.Hour}, err: context.DeadlineExceeded, took: time.Minute},
+		"both answer": {
+			four: dial{takes: soon}, six: dial{takes: soon}, want: "IPv4", took: soon,
+		},
+		"within the head start": {
+			four: dial{takes: headStart - 1}, want: "IPv4", took: headStart - 1,
+		},
+		"slow, and before IPv6": {
+			four: dial{takes: headStart + soon}, six: dial{takes: time.Second}, want: "IPv4", took: headStart + soon,
+		},
+		"refused at once": {
+			four: dial{takes: soon, err: refused}, six: dial{takes: soon}, want: "IPv6", took: 2 * soon,
+		},
+		"another's address": {
+			four: dial{err: foreign}, six: dial{takes: soon}, want: "IPv6", took: soon,
+		},
+		"no answer": {
+			four: dial{takes: time.Hour}, six: dial{takes: soon}, want: "IPv6", took: headStart + soon,
+		},
+		"both, the second too late": {
+			four: dial{takes: time.Second, deaf: true}, six: dial{takes: soon}, want: "IPv6", took: time.Second,
+		},
+		"refused, and no answer": {
+			four: dial{takes: time.Second, err: silent}, six: dial{err: refused}, err: refused, took: time.Second,
+		},
+		"no answer, and refused": {
+			four: dial{err: refused}, six: dial{takes: time.Second, err: silent}, err: refused, took: time.Second,
+		},
+		"foreign, and refused": {
+			four: dial{err: refused}, six: dial{err: foreign}, err: foreign,
+		},
+		"neither": {
+			four: dial{takes: time.Hour}, six: dial{takes: time.Hour}, err: context.DeadlineExceeded, took: time.Minute,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
