@@ -88,8 +88,8 @@ var deviceFields = []Field{
 	{Path: "domain.devices.interfaces.ports.protocol", Effect: Network, Only: protocols},
 	{
 		Path: "domain.devices.interfaces.ports.port", Effect: Network,
-		Note: "No ports means all. Limits masquerade only; with another binding, whose ports have names for probes and " +
-			"policies alone, a warning says so.",
+		Note: "No ports means all. Limits masquerade only; with another binding, whose ports have names for probes " +
+			"and policies alone, a warning says so.",
 	},
 	{Path: "domain.devices.interfaces.macAddress", Effect: Network},
 	{Path: "domain.devices.interfaces.bootOrder", Effect: Domain},
@@ -99,8 +99,14 @@ var deviceFields = []Field{
 		Path: "domain.devices.interfaces.tag", Effect: CloudInit,
 		Note: "Needs a cloudInitConfigDrive volume, whose meta data has it.",
 	},
-	{Path: "domain.devices.interfaces.dhcpOptions.bootFileName", Effect: Network, Note: "By DHCP for IPv4 alone."},
-	{Path: "domain.devices.interfaces.dhcpOptions.tftpServerName", Effect: Network, Note: "By DHCP for IPv4 alone."},
+	{
+		Path: "domain.devices.interfaces.dhcpOptions.bootFileName", Effect: Network,
+		Note: "By DHCPv6 option 59, if it is a URL or there is a tftpServerName that is no IPv4 address.",
+	},
+	{
+		Path: "domain.devices.interfaces.dhcpOptions.tftpServerName", Effect: Network,
+		Note: "By DHCPv6 in the URL of bootFileName alone.",
+	},
 	{
 		Path: "domain.devices.interfaces.dhcpOptions.ntpServers", Effect: Network,
 		Note: "IPv4 addresses, by DHCP for IPv4 alone.",
