@@ -92,8 +92,8 @@ func (i Interface) Offered() []netip.Addr {
 }
 
 // Announced returns the addresses that a guest which has come by a migration has for certain: those that it began with
-// on a bridge, as the node says that it comes from, and that DHCP offers it here, too. Others may be its pod's alone, or
-// by now those of somebody else, to whom they were given.
+// on a bridge, as the node says that it comes from, and that DHCP offers it here, too. Others may be its pod's alone,
+// or by now those of somebody else, to whom they were given.
 func (i Interface) Announced() []netip.Addr {
 	if i.Binding != Bridge || i.Guard == nil {
 		return nil

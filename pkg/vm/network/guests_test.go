@@ -37,7 +37,8 @@ func TestAnnounced(t *testing.T) {
 		return out
 	}
 	both := Interface{
-		Binding: Bridge, Guest: netip.MustParseAddr("192.0.2.7"), IPv6: &IPv6{Guest: netip.MustParseAddr("2001:db8::7")},
+		Binding: Bridge, Guest: netip.MustParseAddr("192.0.2.7"),
+		IPv6: &IPv6{Guest: netip.MustParseAddr("2001:db8::7")},
 	}
 	for name, test := range map[string]struct {
 		nic   Interface
