@@ -101,7 +101,9 @@ func TestMasqueradeBesideProxy(t *testing.T) {
 	for name, ports := range map[string][]network.Port{
 		"all ports": nil,
 		"listed": {
-			{Protocol: "TCP", Port: 22}, {Protocol: "TCP", Port: 8080}, {Protocol: "UDP", Port: 5000},
+			{Protocol: "TCP", Port: 22},
+			{Protocol: "TCP", Port: 8080},
+			{Protocol: "UDP", Port: 5000},
 			{Protocol: "TCP", Port: 15021},
 		},
 	} {
