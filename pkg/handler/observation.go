@@ -90,6 +90,9 @@ func (s *session) saw(state *launcherpb.GuestState) {
 	if !proto.Equal(old.Guest.GetFreeze(), state.GetFreeze()) {
 		s.freezes.call()
 	}
+	if old.Guest != nil && !runsArrived(old.Guest) && runsArrived(state) {
+		s.arrivals.call()
+	}
 	if handing(old.Guest) != handing(state) {
 		s.wakeOutgoing()
 	}

@@ -85,8 +85,9 @@ type session struct {
 	admitting sync.Mutex        // of what another node says of the guest's addresses
 	policies  multipolicy.Rules // in the pod
 
-	freezes signal    // asks to look at the launcher's account of a freeze
-	taking  chan bool // asks to start a guest that was received; true leaves it paused
+	freezes  signal    // asks to look at the launcher's account of a freeze
+	arrivals signal    // says that the guest runs, which has come by a migration
+	taking   chan bool // asks to start a guest that was received; true leaves it paused
 }
 
 // startSession follows a launcher until ctx ends. With stopBy set the guest is not started any more.
@@ -98,8 +99,9 @@ func startSession(
 	s := &session{
 		node: node, target: t, vmi: vmi, changed: changed, cancel: cancel,
 		done: make(chan struct{}), stopBy: stopBy, stopping: make(chan struct{}), renewed: make(chan struct{}),
-		outgoingNews: make(chan struct{}), freezes: newSignal(), taking: make(chan bool, 1),
-		log: node.Log.With("vmi", t.VMI.String(), "pod", t.Pod),
+		outgoingNews: make(chan struct{}), freezes: newSignal(), arrivals: newSignal(),
+		taking: make(chan bool, 1),
+		log:    node.Log.With("vmi", t.VMI.String(), "pod", t.Pod),
 	}
 	s.guest, s.gone = context.WithCancelCause(context.Background())
 	go func() {
@@ -292,6 +294,7 @@ func (s *session) follow(
 		}
 	}
 	working.Go(func() { s.advertise(ctx, process) })
+	working.Go(func() { s.announceIn(ctx, process) })
 	watch, err := client.Watch(ctx, &launcherpb.WatchRequest{})
 	if err != nil {
 		return fmt.Errorf("%w: %w", errLost, err)

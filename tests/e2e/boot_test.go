@@ -41,7 +41,6 @@ runcmd:
 func TestBootToLogin(t *testing.T) {
 	t.Parallel()
 	c := theCluster
-	c.needsIPv4(t, "the guest has no network data, and asks for an IPv4 address only")
 	ns := c.namespace(t, "restricted")
 	manifest := c.virtctl(t, nil, "-n", ns, "create", "vm", "--name", "boot", "--memory", "128Mi",
 		"--volume-containerdisk", "src:"+instance.TinyDisk(), "--run-strategy", "Always", "-o", "json")
@@ -51,6 +50,9 @@ func TestBootToLogin(t *testing.T) {
 	}
 	vm.Namespace = ns
 	withUserData(userData)(vm)
+	if v4, _ := c.families(t); !v4 { // without network data it asks for an IPv4 address only
+		withNetworkData(c.eth0(t))(vm)
+	}
 	vm.Spec.Template.ObjectMeta.Labels = map[string]string{"app": "boot"}
 	// in DNS; the guest calls itself as cloud-init says
 	vm.Spec.Template.Spec.Hostname, vm.Spec.Template.Spec.Subdomain = "pier", "docks"
@@ -92,7 +94,7 @@ func TestBootToLogin(t *testing.T) {
 	direct := &http.Client{Timeout: 5 * time.Second}
 	for path, want := range map[string]string{"/from-cloud-init": "written by cloud-init", "/from-runcmd": "ran"} {
 		eventually(t, 30*time.Second, "guest's web server on the pod IP", func() string {
-			body, err := get(t.Context(), direct, "http://"+pod.Status.PodIP+path)
+			body, err := get(t.Context(), direct, "http://"+net.JoinHostPort(pod.Status.PodIP, "80")+path)
 			if err != nil {
 				return err.Error()
 			}
@@ -128,7 +130,8 @@ func TestBootToLogin(t *testing.T) {
 	for _, p := range c.componentPods(t, "virt-handler") {
 		fromNode := c.clientInNode(t, p)
 		eventually(t, 30*time.Second, "guest's web server through the Service on "+p.Spec.NodeName, func() string {
-			body, err := get(t.Context(), fromNode, fmt.Sprintf("http://%s:8080/from-runcmd", service.Spec.ClusterIP))
+			body, err := get(t.Context(), fromNode,
+				"http://"+net.JoinHostPort(service.Spec.ClusterIP, "8080")+"/from-runcmd")
 			if err != nil {
 				return err.Error()
 			}

@@ -44,7 +44,8 @@ func (g *guest) anew(t *testing.T) {
 
 // A VM has the address that its network gave it at its first start also after it was stopped and started, where the
 // plugin would give another; one that is wished for is given, by host-local and by static; both stay when the guest
-// moves, and DHCP goes on to offer them. What cannot be had or kept is said.
+// moves, which their network hears, and DHCP goes on to offer them. An IPv6 address does, too, where there is IPv6.
+// What cannot be had or kept is said.
 func TestAddressStays(t *testing.T) {
 	t.Parallel()
 	c := theCluster
@@ -72,7 +73,14 @@ func TestAddressStays(t *testing.T) {
 			}}
 		}
 	}
-	const data = "eth0: {dhcp4: true}, eth1: {dhcp4: true}"
+	const data, blue6 = "eth0: {dhcp4: true}, eth1: {dhcp4: true}", "2001:db8:116::77"
+	blue, eth2 := []string{"203.0.116.77"}, ", eth2: {dhcp4: true}"
+	wishes := `{"red":["203.0.116.17"],"blue":["203.0.116.77/24"]}`
+	_, six := c.families(t)
+	if six {
+		blue, eth2 = append(blue, blue6), ", eth2: {dhcp4: true, dhcp6: true}"
+		wishes = `{"red":["203.0.116.17"],"blue":["203.0.116.77/24","` + blue6 + `/64"]}`
+	}
 	first := c.create(t, newVM(ns, "first", v1.RunStrategyAlways, withNetwork("red", "local"),
 		withNetworkData(data)))
 	home := first.waitPhase(t, bootTime, v1.Scheduled, v1.Running).Status.NodeName
@@ -87,8 +95,7 @@ func TestAddressStays(t *testing.T) {
 	first.row(t, "red", address)
 
 	wished := c.create(t, newVM(ns, "wished", v1.RunStrategyAlways, withNetwork("red", "local"),
-		withNetwork("blue", "static"), withNetworkData(data+", eth2: {dhcp4: true}"), on(home),
-		wish(`{"red":["203.0.116.17"],"blue":["203.0.116.77/24"]}`)))
+		withNetwork("blue", "static"), withNetworkData(data+eth2), on(home), wish(wishes)))
 	start := wished.waitPhase(t, bootTime, v1.Scheduled, v1.Running).Status.NodeName
 	check := func(where string) {
 		t.Helper()
@@ -100,12 +107,18 @@ func TestAddressStays(t *testing.T) {
 				t.Errorf("%s: the lease of %s: %s", where, link, out)
 			}
 		}
+		if six {
+			wished.holds(t, "eth2", blue6)
+		}
 	}
 	check("at home")
+	heard := first.overhear(t, "red")
 	wished.waitMigration(t, wished.migrate(t, "there"), v1.MigrationSucceeded)
 	if now := wished.vmi(t).Status.NodeName; now == start {
 		t.Fatalf("the guest is on %s still", now)
 	}
+	heard.hearsOf(t, wished, "red", "203.0.116.17")
+	heard.hearsOf(t, wished, "blue", blue...)
 	check("there")
 	// Other networks: what the network chose stays with it, and what was wished for goes along.
 	c.network(t, ns, "other", `{"cniVersion":"1.0.0","name":"other","type":"bridge","bridge":"lan2",`+
@@ -158,6 +171,9 @@ func TestAddressStays(t *testing.T) {
 			t.Errorf("%s may send from %v on the other network", g.name, got.Addresses)
 		}
 	}
+	if got := wished.filter(t, "blue"); six && !slices.Contains(got.Addresses, blue6) {
+		t.Errorf("wished may send from %v on the other network", got.Addresses)
+	}
 	if got := wished.vm(t).Spec.Template.Spec.Domain.Devices.Interfaces; got[1].MacAddress != "" {
 		t.Errorf("the spec was given %+v", got)
 	}
@@ -170,8 +186,8 @@ func TestAddressStays(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	const wishes = "203.0.116.17"
-	refused("thief", "local", `{"red":["`+wishes+`"]}`, wishes+" is the IP address of VM "+ns+"/wished, interface red")
+	const red = "203.0.116.17"
+	refused("thief", "local", `{"red":["`+red+`"]}`, red+" is the IP address of VM "+ns+"/wished, interface red")
 	// What first had is nobody's any more.
 	heir := newVM(ns, "heir", v1.RunStrategyHalted, withNetwork("red", "local"), wish(`{"red":["`+address+`"]}`))
 	if err := c.Client.Create(t.Context(), heir); err != nil {

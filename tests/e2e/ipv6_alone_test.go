@@ -14,8 +14,8 @@ import (
 	"github.com/virtkit/virtkit/tests/instance"
 )
 
-// networkTests are those whose guests ask for addresses of the families that there are.
-const networkTests = "Network|Famil|Forward|Address|Spoof|Stream|UsedUp|MAC|Interface|Probes"
+// networkTests are those whose guests ask for addresses of the families that there are. TestBootToLogin is that of DNS.
+const networkTests = "Network|Famil|Forward|Address|Spoof|Stream|UsedUp|MAC|Interface|Probes|TestMetrics$|BootToLogin"
 
 // The tests of networks pass in a cluster of IPv6 alone, which this test makes for them and takes down.
 func TestIPv6Alone(t *testing.T) {

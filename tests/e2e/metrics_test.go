@@ -130,7 +130,11 @@ func TestMetrics(t *testing.T) {
 	t.Parallel()
 	c := theCluster
 	ns := c.namespace(t, "restricted")
-	g := c.create(t, newVM(ns, "measured", v1.RunStrategyAlways))
+	var config []func(*v1.VirtualMachine)
+	if v4, _ := c.families(t); !v4 { // without network data the guest asks for an IPv4 address only
+		config = append(config, withNetworkData(c.eth0(t)))
+	}
+	g := c.create(t, newVM(ns, "measured", v1.RunStrategyAlways, config...))
 	p := c.prometheus(t, ns)
 	components := []string{names.VirtAPI, names.VirtController, names.VirtHandler}
 

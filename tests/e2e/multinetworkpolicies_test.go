@@ -74,15 +74,22 @@ func TestMultiNetworkPolicies(t *testing.T) {
 	c := theCluster
 	ns := c.namespace(t, "restricted")
 	c.network(t, ns, "red", `{"cniVersion":"1.0.0","name":"red","type":"bridge","bridge":"lan1","ipam":{}}`)
-	kept := c.create(t, newVM(ns, "kept", v1.RunStrategyAlways, withNetwork("red", "red"),
-		withNetworkData("eth0: {dhcp4: true}, eth1: {addresses: [198.18.7.1/24]}")))
-	peer := c.create(t, newVM(ns, "peer", v1.RunStrategyAlways, withNetwork("red", "red"),
-		withNetworkData("eth0: {dhcp4: true}, eth1: {addresses: [198.18.7.2/24]}")))
+	_, six := c.families(t)
+	static := func(n string) func(*v1.VirtualMachine) {
+		addresses := "198.18.7." + n + "/24"
+		if six {
+			addresses += ", '2001:db8:7::" + n + "/64'"
+		}
+		return withNetworkData("eth0: {dhcp4: true}, eth1: {addresses: [" + addresses + "]}")
+	}
+	kept := c.create(t, newVM(ns, "kept", v1.RunStrategyAlways, withNetwork("red", "red"), static("1")))
+	peer := c.create(t, newVM(ns, "peer", v1.RunStrategyAlways, withNetwork("red", "red"), static("2")))
 	kept.row(t, "red", "198.18.7.1")
 	peer.row(t, "red", "198.18.7.2")
 
 	kept.in(t, "sh", "-c", "echo here >/www/here") // a page that takes no program, of which a busy node makes seconds
 	const fetch = "wget -q -O /dev/null -T 5 http://198.18.7.1/here && echo got || echo lost"
+	const fetch6 = "wget -q -O /dev/null -T 5 http://[2001:db8:7::1]/here && echo got || echo lost"
 	const echo = "ping -c 1 -W 2 198.18.7.1 >/dev/null && echo got || echo lost"
 	becomes := func(what, program, want string) {
 		t.Helper()
@@ -93,12 +100,20 @@ func TestMultiNetworkPolicies(t *testing.T) {
 			return ""
 		})
 	}
+	becomes6 := func(what, want string) {
+		t.Helper()
+		if six {
+			becomes(what+", by IPv6", fetch6, want)
+		}
+	}
 	becomes("without policies the guest answers", fetch, "got")
+	becomes6("without policies the guest answers", "got")
 
 	// Closed. The guest itself may still ask, and is answered.
 	selected := map[string]any{"podSelector": labelsOf(kept)}
 	c.networkPolicy(t, ns, "kept", selected)
 	becomes("the guest is closed", fetch, "lost")
+	becomes6("the guest is closed", "lost")
 	becomes("the guest is closed to echoes", echo, "lost")
 	const asks = "ping -c 1 -W 5 198.18.7.2 >/dev/null && echo got || echo lost"
 	if got := kept.in(t, "sh", "-c", asks); got != "got" {
@@ -126,6 +141,7 @@ func TestMultiNetworkPolicies(t *testing.T) {
 	}
 	c.networkPolicy(t, ns, "kept", open)
 	becomes("the port is open", fetch, "got")
+	becomes6("the port is open", "got")
 	becomes("nothing else is open", echo, "lost")
 
 	// Closed again, and the other guest tries all the time from here on: nothing passes while virt-handler restarts and
@@ -158,6 +174,7 @@ func TestMultiNetworkPolicies(t *testing.T) {
 	on("red")
 	kept.waitMigration(t, kept.migrate(t, "closed"), v1.MigrationSucceeded)
 	becomes("where it has moved to the guest is closed", echo, "lost")
+	becomes6("where it has moved to the guest is closed", "lost")
 	if got := peer.in(t, "sh", "-c", "touch /tmp/stop; sleep 2; cat /tmp/got 2>/dev/null | wc -l"); got != "0" {
 		t.Errorf("%s connections passed while the guest was closed", got)
 	}
@@ -174,6 +191,7 @@ func TestMultiNetworkPolicies(t *testing.T) {
 	c.networkPolicy(t, ns, "kept", open)
 	kept.waitMigration(t, back, v1.MigrationSucceeded)
 	becomes("where it is again the port is open", fetch, "got")
+	becomes6("where it is again the port is open", "got")
 	becomes("and nothing else", echo, "lost")
 
 	// What the guest sends is closed, too, but for the answers.

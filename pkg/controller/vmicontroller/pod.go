@@ -262,6 +262,7 @@ func podAnnotations(vmi *v1.VirtualMachineInstance, facts Facts) map[string]stri
 	delete(annotations, network.AnnotationPolicies) // changes while the pod is there
 	delete(annotations, ipaddress.PodAnnotation)
 	maps.Copy(annotations, network.Annotations(vmi, facts.Config.Allowed.Bindings, facts.Keepings))
+	maps.Copy(annotations, network.ProxyAnnotations(vmi))
 	maps.Copy(annotations, backupHooks(vmi, facts.Config.SkipBackupHooks))
 	annotations[v1.DomainAnnotation] = vmi.Name
 	annotations["kubectl.kubernetes.io/default-container"] = names.ContainerCompute

@@ -90,3 +90,24 @@ func (i Interface) Offered() []netip.Addr {
 	}
 	return out
 }
+
+// Announced returns the addresses that a guest which has come by a migration has for certain: those that it began with
+// on a bridge, as the node says that it comes from, and that DHCP offers it here, too. Others may be its pod's alone,
+// or by now those of somebody else, to whom they were given.
+func (i Interface) Announced() []netip.Addr {
+	if i.Binding != Bridge || i.Guard == nil {
+		return nil
+	}
+	var out []netip.Addr
+	offered := []netip.Addr{i.Guest}
+	if i.IPv6 != nil {
+		offered = append(offered, i.IPv6.Guest)
+	}
+	for _, a := range offered {
+		first := slices.IndexFunc(i.Guard.Addresses, func(b netip.Addr) bool { return b.Is4() == a.Is4() })
+		if a.IsValid() && first >= 0 && i.Guard.Addresses[first] == a {
+			out = append(out, a)
+		}
+	}
+	return out
+}

@@ -28,6 +28,45 @@ func keepingOf(t *testing.T, vmi *v1.VirtualMachineInstance, config string) map[
 		vmi.Namespace, &vmi.Spec.Domain.Devices.Interfaces[1], &vmi.Spec.Networks[1], wished, d)}
 }
 
+// Announced are addresses that the guest has for certain.
+func TestAnnounced(t *testing.T) {
+	at := func(list ...string) (out []netip.Addr) {
+		for _, a := range list {
+			out = append(out, netip.MustParseAddr(a))
+		}
+		return out
+	}
+	both := Interface{
+		Binding: Bridge, Guest: netip.MustParseAddr("192.0.2.7"),
+		IPv6: &IPv6{Guest: netip.MustParseAddr("2001:db8::7")},
+	}
+	for name, test := range map[string]struct {
+		nic   Interface
+		guard *Guard
+		want  []netip.Addr
+	}{
+		"both": {both, &Guard{Addresses: at("192.0.2.7", "2001:db8::7")}, at("192.0.2.7", "2001:db8::7")},
+		"beside its pod's": {
+			both, &Guard{Addresses: at("192.0.2.7", "2001:db8::7", "192.0.2.9", "2001:db8::9")},
+			at("192.0.2.7", "2001:db8::7"),
+		},
+		"its pod's alone, of IPv4": {
+			both, &Guard{Addresses: at("192.0.2.9", "192.0.2.7", "2001:db8::7")}, at("2001:db8::7"),
+		},
+		"nothing was said":     {both, &Guard{}, nil},
+		"it may send from all": {both, nil, nil},
+		"behind masquerade": {
+			Interface{Binding: Masquerade, Guest: both.Guest}, &Guard{Addresses: at("192.0.2.7")}, nil,
+		},
+		"a network without addresses": {Interface{Binding: Bridge}, &Guard{Addresses: at("2001:db8::7")}, nil},
+	} {
+		test.nic.Guard = test.guard
+		if got := test.nic.Announced(); !slices.Equal(got, test.want) {
+			t.Errorf("%s: %v, want %v", name, got, test.want)
+		}
+	}
+}
+
 // A pod asks for addresses by the way that the network's plugin takes, and says which are to be recorded. The pod that
 // a guest moves to asks for none of the guest's.
 func TestAskForAddresses(t *testing.T) {

@@ -161,7 +161,7 @@ func NewPlan(vmi *v1.VirtualMachineInstance, pod Pod) (Plan, error) {
 func (nic *Interface) masquerade(
 	vmi *v1.VirtualMachineInstance, spec v1.Interface, nw *v1.PodNetwork, link Link,
 ) error {
-	nic.Binding = Masquerade
+	nic.Binding, nic.Proxied = Masquerade, Proxied(vmi)
 	_, v4 := link.ipv4()
 	_, v6 := link.ipv6()
 	if !v4 && !v6 {

@@ -62,6 +62,8 @@ type Interface struct {
 	Bits    int          `json:"bits,omitempty"`
 	// Ports limits what is forwarded to the guest; none means all.
 	Ports []Port `json:"ports,omitempty"`
+	// Proxied says that a service mesh's proxy stands in the pod (masquerade): TCP comes to the guest through it.
+	Proxied bool `json:"proxied,omitempty"`
 	// Routes are offered by DHCP besides the default route (bridge binding). An unspecified Via
 	// (0.0.0.0) is on-link, as in DHCP's option 121.
 	Routes []Route `json:"routes,omitempty"`

@@ -123,6 +123,7 @@ func Warnings(path string, annotations map[string]string, spec *v1.VirtualMachin
 				fmt.Sprintf("%smetadata.annotations[%s] has no effect in virtkit: %s", path, name, instead))
 		}
 	}
+	out = append(out, networkWarnings(spec, path)...)
 	slices.Sort(out)
 	return out
 }

@@ -1,6 +1,7 @@
 package surface
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -59,6 +60,39 @@ func TestValidateLogLabels(t *testing.T) {
 		if got := Message(ValidateVirtualMachineInstance(vmi, Actor{})); got != want {
 			t.Errorf("%s:\ngot  %s\nwant %s", level, got, want)
 		}
+	}
+}
+
+// What KubeVirt admits although it has no effect there is admitted, and said.
+func TestNetworkWarnings(t *testing.T) {
+	const ports = "ports: [{port: 80, name: web}]"
+	const cidrs = "vmNetworkCIDR: 10.9.0.0/24, vmIPv6NetworkCIDR: 'fd20::/120'"
+	limits := "spec.domain.devices.interfaces[0].ports limits nothing with %s, where everything gets to the guest; " +
+		"probes and policies may use the ports' names"
+	cidr := "spec.networks[0].pod.%s has no effect with %s, where the guest is on the pod's network itself"
+	for binding, want := range map[string][]string{
+		"masquerade: {}": nil,
+		"model: virtio":  nil, // which binding it has is not said yet
+		"bridge: {}": {
+			fmt.Sprintf(limits, "bridge"), fmt.Sprintf(cidr, "vmIPv6NetworkCIDR", "bridge"),
+			fmt.Sprintf(cidr, "vmNetworkCIDR", "bridge"),
+		},
+		"binding: {name: x}": {
+			fmt.Sprintf(limits, "a network binding plugin"),
+			fmt.Sprintf(cidr, "vmIPv6NetworkCIDR", "a network binding plugin"),
+			fmt.Sprintf(cidr, "vmNetworkCIDR", "a network binding plugin"),
+		},
+	} {
+		vmi := instance(t, "domain: {devices: {interfaces: [{name: a, "+binding+", "+ports+"}]}}\n"+
+			"networks: [{name: a, pod: {"+cidrs+"}}]")
+		if diff := cmp.Diff(want, Warnings("", nil, &vmi.Spec)); diff != "" {
+			t.Errorf("%s: %s", binding, diff)
+		}
+	}
+	vmi := instance(t, "domain: {devices: {interfaces: [{name: a, sriov: {}, "+ports+"}]}}\n"+
+		"networks: [{name: a, multus: {networkName: x}}]")
+	if diff := cmp.Diff([]string{fmt.Sprintf(limits, "sriov")}, Warnings("", nil, &vmi.Spec)); diff != "" {
+		t.Error(diff)
 	}
 }
 

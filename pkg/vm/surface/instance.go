@@ -101,8 +101,14 @@ var guestFields = []Field{
 	{Path: "subdomain", Effect: Network},
 	{Path: "networks.name", Effect: Network},
 	{Path: "networks.pod", Effect: Network},
-	{Path: "networks.pod.vmNetworkCIDR", Effect: Network, Note: "10.0.2.0/24 unless set; with masquerade only."},
-	{Path: "networks.pod.vmIPv6NetworkCIDR", Effect: Network, Note: "fd10:0:2::/120 unless set; with masquerade only."},
+	{
+		Path: "networks.pod.vmNetworkCIDR", Effect: Network,
+		Note: "10.0.2.0/24 unless set; with masquerade only, else a warning.",
+	},
+	{
+		Path: "networks.pod.vmIPv6NetworkCIDR", Effect: Network,
+		Note: "fd10:0:2::/120 unless set; with masquerade only, else a warning.",
+	},
 	{
 		Path: "networks.multus.networkName", Effect: Network,
 		Note: "A NetworkAttachmentDefinition, NAME or NAMESPACE/NAME; docs/networking.md.",

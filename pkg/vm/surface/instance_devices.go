@@ -86,7 +86,11 @@ var deviceFields = []Field{
 	},
 	{Path: "domain.devices.interfaces.ports.name", Effect: Network},
 	{Path: "domain.devices.interfaces.ports.protocol", Effect: Network, Only: protocols},
-	{Path: "domain.devices.interfaces.ports.port", Effect: Network, Note: "With masquerade only. No ports means all."},
+	{
+		Path: "domain.devices.interfaces.ports.port", Effect: Network,
+		Note: "No ports means all. Limits masquerade only; with another binding, whose ports have names for probes " +
+			"and policies alone, a warning says so.",
+	},
 	{Path: "domain.devices.interfaces.macAddress", Effect: Network},
 	{Path: "domain.devices.interfaces.bootOrder", Effect: Domain},
 	{Path: "domain.devices.interfaces.pciAddress", Effect: Domain},
@@ -95,10 +99,22 @@ var deviceFields = []Field{
 		Path: "domain.devices.interfaces.tag", Effect: CloudInit,
 		Note: "Needs a cloudInitConfigDrive volume, whose meta data has it.",
 	},
-	{Path: "domain.devices.interfaces.dhcpOptions.bootFileName", Effect: Network},
-	{Path: "domain.devices.interfaces.dhcpOptions.tftpServerName", Effect: Network},
-	{Path: "domain.devices.interfaces.dhcpOptions.ntpServers", Effect: Network, Note: "IPv4 addresses."},
-	{Path: "domain.devices.interfaces.dhcpOptions.privateOptions", Effect: Network, Note: "224 to 254."},
+	{
+		Path: "domain.devices.interfaces.dhcpOptions.bootFileName", Effect: Network,
+		Note: "By DHCPv6 option 59, if it is a URL or there is a tftpServerName that is no IPv4 address.",
+	},
+	{
+		Path: "domain.devices.interfaces.dhcpOptions.tftpServerName", Effect: Network,
+		Note: "By DHCPv6 in the URL of bootFileName alone.",
+	},
+	{
+		Path: "domain.devices.interfaces.dhcpOptions.ntpServers", Effect: Network,
+		Note: "IPv4 addresses, by DHCP for IPv4 alone.",
+	},
+	{
+		Path: "domain.devices.interfaces.dhcpOptions.privateOptions", Effect: Network,
+		Note: "224 to 254, by DHCP for IPv4 alone.",
+	},
 	{
 		Path: "domain.devices.interfaces.state", Effect: Domain, Only: nicStates,
 		Note: "Changes while the guest runs; absent unplugs an interface of Multus'.",

@@ -19,7 +19,7 @@ func validateInterfaces(spec *v1.VirtualMachineInstanceSpec, root *field.Path) f
 	errs := validateNetworks(spec.Networks, networks, root.Child("networks"))
 	errs = append(errs, tooMany(len(spec.Domain.Devices.Interfaces), at)...)
 	seen := map[string]bool{}
-	macs := map[string]string{}
+	macs, portNames := map[string]string{}, map[string]bool{}
 	for i := range spec.Domain.Devices.Interfaces {
 		nic := &spec.Domain.Devices.Interfaces[i]
 		here := at.Index(i)
@@ -37,12 +37,9 @@ func validateInterfaces(spec *v1.VirtualMachineInstanceSpec, root *field.Path) f
 		seen[nic.Name] = true
 		errs = append(errs, validateBinding(nic, network, here)...)
 		errs = append(errs, validateMAC(nic, macs, here.Child("macAddress"))...)
-		errs = append(errs, validatePorts(nic, here.Child("ports"))...)
+		errs = append(errs, validatePorts(nic, portNames, here.Child("ports"))...)
 		errs = append(errs, validateState(nic, network, here.Child("state"))...)
 		errs = append(errs, validateDHCP(nic.DHCPOptions, here.Child("dhcpOptions"))...)
-		if nic.Bridge != nil && network != nil && network.Pod != nil {
-			errs = append(errs, uselessCIDRs(network.Pod, nic.Name, root.Child("networks"))...)
-		}
 	}
 	for i := range spec.Networks {
 		if name := spec.Networks[i].Name; name != "" && !seen[name] {
@@ -122,19 +119,6 @@ func validateGuestNetwork6(cidr string, at *field.Path) field.ErrorList {
 	return nil
 }
 
-// uselessCIDRs refuses guest networks of an interface that has none.
-func uselessCIDRs(network *v1.PodNetwork, name string, at *field.Path) (errs field.ErrorList) {
-	for _, f := range []struct{ name, value string }{
-		{"vmNetworkCIDR", network.VMNetworkCIDR}, {"vmIPv6NetworkCIDR", network.VMIPv6NetworkCIDR},
-	} {
-		if f.value != "" {
-			errs = append(errs, field.Forbidden(at, fmt.Sprintf(
-				"%s of %q has no meaning with bridge, where the guest has the pod's address; remove it", f.name, name)))
-		}
-	}
-	return errs
-}
-
 // validateDefinition checks [NAMESPACE/]NAME of a NetworkAttachmentDefinition.
 func validateDefinition(text string, at *field.Path) field.ErrorList {
 	if text == "" {
@@ -192,19 +176,11 @@ func validateMAC(nic *v1.Interface, macs map[string]string, at *field.Path) fiel
 	return nil
 }
 
-func validatePorts(nic *v1.Interface, at *field.Path) field.ErrorList {
-	if len(nic.Ports) > 0 && nic.Binding != nil {
-		return field.ErrorList{
-			field.Forbidden(at, "have no meaning with a network binding plugin, which lets everything in; remove them"),
-		}
-	}
-	if len(nic.Ports) > 0 && nic.Bridge != nil {
-		return field.ErrorList{
-			field.Forbidden(at, "have no meaning with bridge, where the guest has the pod's address; remove them"),
-		}
-	}
+// validatePorts checks the ports of an interface. names are those of the guest's other interfaces: all of them are
+// ports of one container.
+func validatePorts(nic *v1.Interface, names map[string]bool, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
-	numbers, portNames := map[string]bool{}, map[string]bool{}
+	numbers := map[string]bool{}
 	for i, port := range nic.Ports {
 		here := at.Index(i)
 		if port.Port < 1 || port.Port > 65535 {
@@ -223,10 +199,53 @@ func validatePorts(nic *v1.Interface, at *field.Path) field.ErrorList {
 			errs = append(errs, field.Invalid(here.Child("name"), port.Name,
 				fmt.Sprintf("%q is not a port name: %s", port.Name, problems[0])))
 		}
-		if portNames[port.Name] {
+		if names[port.Name] {
 			errs = append(errs, duplicate(here.Child("name"), port.Name, "port"))
 		}
-		portNames[port.Name] = true
+		names[port.Name] = true
 	}
 	return errs
+}
+
+// networkWarnings returns what interfaces and networks ask of masquerade alone, and have with another binding, as
+// KubeVirt admits it.
+func networkWarnings(spec *v1.VirtualMachineInstanceSpec, path string) (out []string) {
+	bindings := map[string]string{}
+	for i := range spec.Domain.Devices.Interfaces {
+		nic := &spec.Domain.Devices.Interfaces[i]
+		binding := otherBinding(nic)
+		bindings[nic.Name] = binding
+		if binding != "" && len(nic.Ports) > 0 {
+			out = append(out, fmt.Sprintf("%sspec.domain.devices.interfaces[%d].ports limits nothing with %s, where "+
+				"everything gets to the guest; probes and policies may use the ports' names", path, i, binding))
+		}
+	}
+	for i := range spec.Networks {
+		n := &spec.Networks[i]
+		if bindings[n.Name] == "" || n.Pod == nil {
+			continue
+		}
+		for _, f := range []struct{ name, value string }{
+			{"vmNetworkCIDR", n.Pod.VMNetworkCIDR}, {"vmIPv6NetworkCIDR", n.Pod.VMIPv6NetworkCIDR},
+		} {
+			if f.value != "" {
+				out = append(out, fmt.Sprintf("%sspec.networks[%d].pod.%s has no effect with %s, where the guest is "+
+					"on the pod's network itself", path, i, f.name, bindings[n.Name]))
+			}
+		}
+	}
+	return out
+}
+
+// otherBinding returns how an interface is bound that has no masquerade, or "".
+func otherBinding(nic *v1.Interface) string {
+	switch {
+	case nic.Binding != nil:
+		return "a network binding plugin"
+	case nic.Bridge != nil:
+		return "bridge"
+	case nic.SRIOV != nil:
+		return "sriov"
+	}
+	return ""
 }

@@ -156,7 +156,7 @@ func validateProbePort(port intstr.IntOrString, spec *v1.VirtualMachineInstanceS
 	if problems := validation.IsValidPortNum(port.IntValue()); len(problems) > 0 {
 		return field.ErrorList{field.Invalid(where, port.IntValue(), "must be between 1 and 65535")}
 	}
-	if len(nic.Ports) == 0 {
+	if len(nic.Ports) == 0 || otherBinding(nic) != "" {
 		return nil
 	}
 	for _, p := range nic.Ports {

@@ -66,6 +66,9 @@ func TestValidateProbes(t *testing.T) {
 			listed + "readinessProbe: {tcpSocket: {port: dns}}", `spec.readinessProbe.tcpSocket.port: "dns" is not`,
 		},
 		"bridged": {bridged + "readinessProbe: {tcpSocket: {port: 81}}", ``},
+		"bridged, not listed": {
+			strings.Replace(listed, "masquerade", "bridge", 1) + "readinessProbe: {tcpSocket: {port: 81}}", ``,
+		},
 		"not on the pod's": {
 			apart + "livenessProbe: {tcpSocket: {port: 81}}",
 			`spec.livenessProbe.tcpSocket: needs an interface on the pod network`,

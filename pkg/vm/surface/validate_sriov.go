@@ -8,16 +8,12 @@ import (
 )
 
 // validateSRIOV checks an interface that is a function of the node's network card: which one a network of Multus' says,
-// and nobody is between it and the guest who could pull its cable or let in some ports only.
+// and nobody is between it and the guest who could pull its cable.
 func validateSRIOV(nic *v1.Interface, network *v1.Network, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	if network != nil && network.Pod != nil {
 		errs = append(errs, field.Forbidden(at.Child("sriov"),
 			fmt.Sprintf("is for networks of Multus', and %q is the pod network; use masquerade: {}", nic.Name)))
-	}
-	if len(nic.Ports) > 0 {
-		errs = append(errs,
-			field.Forbidden(at.Child("ports"), "have no meaning with sriov, where everything gets in; remove them"))
 	}
 	switch nic.State {
 	case v1.InterfaceStateLinkDown:

@@ -25,7 +25,7 @@ func TestValidateSRIOV(t *testing.T) {
 			`{name: a, sriov: {}, binding: {name: x}}`, multus,
 			nic + `.binding: is beside masquerade, bridge or sriov; keep one`,
 		},
-		"ports": {`{name: a, sriov: {}, ports: [{port: 80}]}`, multus, nic + `.ports: have no meaning with sriov`},
+		"ports": {`{name: a, sriov: {}, ports: [{port: 80}]}`, multus, ``},
 		"down": {
 			`{name: a, sriov: {}, state: down}`, multus,
 			nic + `.state: "down" is not for sriov, where the link is the device's own`,

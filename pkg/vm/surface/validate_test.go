@@ -354,8 +354,16 @@ func TestValidateInstance(t *testing.T) {
 			`spec.domain.devices.interfaces[0].ports[1].name: "a" is the name of another port too`,
 		},
 		"ports of a bridge": {
-			nic("bridge: {}, ports: [{port: 80}]"),
-			`spec.domain.devices.interfaces[0].ports: have no meaning with bridge`,
+			nic("bridge: {}, ports: [{port: 80}]"), ``,
+		},
+		"wrong port of a bridge": {
+			nic("bridge: {}, ports: [{port: 0}]"), `spec.domain.devices.interfaces[0].ports[0].port: 0 is not a port`,
+		},
+		"port name of two interfaces": {
+			devices("interfaces: [{name: a, ports: [{port: 80, name: web}]}, {name: b, bridge: {}, "+
+				"ports: [{port: 80, name: web}]}]") +
+				"\nnetworks: [{name: a, pod: {}}, {name: b, multus: {networkName: x}}]",
+			`spec.domain.devices.interfaces[1].ports[0].name: "web" is the name of another port too`,
 		},
 		"guest network": {
 			devices("interfaces: [{name: a}]") + "\nnetworks: [{name: a, pod: {vmNetworkCIDR: 10.0.0.0/31}}]",
@@ -363,8 +371,7 @@ func TestValidateInstance(t *testing.T) {
 		},
 		"guest network of a bridge": {
 			devices("interfaces: [{name: a, bridge: {}}]") +
-				"\nnetworks: [{name: a, pod: {vmNetworkCIDR: 10.0.0.0/24}}]",
-			`spec.networks: vmNetworkCIDR of "a" has no meaning with bridge`,
+				"\nnetworks: [{name: a, pod: {vmNetworkCIDR: 10.0.0.0/24, vmIPv6NetworkCIDR: 'fd20::/120'}}]", ``,
 		},
 		"guest network of IPv6": {
 			devices("interfaces: [{name: a}]") + "\nnetworks: [{name: a, pod: {vmIPv6NetworkCIDR: 'fd10::/127'}}]",
@@ -377,11 +384,6 @@ func TestValidateInstance(t *testing.T) {
 		"guest network of link-local IPv6": {
 			devices("interfaces: [{name: a}]") + "\nnetworks: [{name: a, pod: {vmIPv6NetworkCIDR: 'fe80::/64'}}]",
 			`spec.networks[0].pod.vmIPv6NetworkCIDR: "fe80::/64" is not an IPv6 network`,
-		},
-		"guest network of IPv6 of a bridge": {
-			devices("interfaces: [{name: a, bridge: {}}]") +
-				"\nnetworks: [{name: a, pod: {vmIPv6NetworkCIDR: 'fd20::/120'}}]",
-			`spec.networks: vmIPv6NetworkCIDR of "a" has no meaning with bridge`,
 		},
 
 		"grace too long": {

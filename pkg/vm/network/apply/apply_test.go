@@ -161,11 +161,18 @@ func serve(t *testing.T, ns *os.File, port int) {
 }
 
 // ask connects from ns and returns what serve said.
-func ask(ns *os.File, address string) (string, error) {
+func ask(ns *os.File, address string) (string, error) { return askFrom(ns, netip.Addr{}, address) }
+
+// askFrom is ask from an address of the namespace's.
+func askFrom(ns *os.File, from netip.Addr, address string) (string, error) {
 	var got []byte
 	err := In(ns, func() error {
 		// The kernel may take a second to see a carrier, and TCP as long to try again.
-		c, err := net.DialTimeout("tcp", address, 10*time.Second)
+		d := net.Dialer{Timeout: 10 * time.Second}
+		if from.IsValid() {
+			d.LocalAddr = &net.TCPAddr{IP: from.AsSlice()}
+		}
+		c, err := d.Dial("tcp", address)
 		if err != nil {
 			return err
 		}

@@ -23,13 +23,18 @@ type family struct {
 	proto uint32
 	// loopback is the address at which the pod's own processes, `kubectl port-forward` among them, reach the guest.
 	loopback netip.Addr
+	// proxy is the address from which Istio's proxy passes on what came for the pod.
+	proxy netip.Addr
 	// source and destination are the offsets of the addresses in the header.
 	source, destination uint32
 }
 
 var (
-	ipv4 = family{nftables.TableFamilyIPv4, unix.NFPROTO_IPV4, netip.MustParseAddr("127.0.0.1"), 12, 16}
-	ipv6 = family{nftables.TableFamilyIPv6, unix.NFPROTO_IPV6, netip.IPv6Loopback(), 8, 24}
+	ipv4 = family{
+		nftables.TableFamilyIPv4, unix.NFPROTO_IPV4, netip.MustParseAddr("127.0.0.1"),
+		netip.MustParseAddr("127.0.0.6"), 12, 16,
+	}
+	ipv6 = family{nftables.TableFamilyIPv6, unix.NFPROTO_IPV6, netip.IPv6Loopback(), netip.MustParseAddr("::6"), 8, 24}
 )
 
 // chains of a table, in nft's words:
@@ -42,7 +47,8 @@ var (
 //	             iifname BRIDGE oifname != BRIDGE drop          (bridge binding)
 //	raw:         iifname BRIDGE ip daddr 127.0.0.0/8 drop
 //
-// and the same of ip6 with ::1, which the kernel takes from no link: raw is empty there.
+// and the same of ip6 with ::1, which the kernel takes from no link: raw is empty there. With a mesh's proxy in the pod
+// the first three differ (proxied).
 type chains struct {
 	prerouting, output, postrouting, forward, raw *nftables.Chain
 }
@@ -150,27 +156,20 @@ func (f family) rules(c chains, nic network.Interface) []*nftables.Rule {
 		return nil
 	}
 	var out []*nftables.Rule
-	add := func(chain *nftables.Chain, parts ...[]expr.Any) {
+	var add adding = func(chain *nftables.Chain, parts ...[]expr.Any) {
 		out = append(out, &nftables.Rule{Chain: chain, Exprs: slices.Concat(parts...)})
 	}
-	toLoopback := address(f.destination, expr.CmpOpEq, f.loopback)
 	toGuest := f.nat(expr.NATTypeDestNAT, guest)
-	if len(nic.Ports) == 0 {
-		add(c.prerouting, iif(nic.PodLink), toGuest)
-		add(c.output, toLoopback, protocol(unix.IPPROTO_TCP), toGuest)
-		add(c.output, toLoopback, protocol(unix.IPPROTO_UDP), toGuest)
-	}
-	for _, p := range nic.Ports {
-		proto := byte(unix.IPPROTO_TCP)
-		if p.Protocol == "UDP" {
-			proto = unix.IPPROTO_UDP
-		}
-		add(c.prerouting, iif(nic.PodLink), protocol(proto), port(p.Port), toGuest)
-		add(c.output, toLoopback, protocol(proto), port(p.Port), toGuest)
+	if nic.Proxied {
+		f.proxied(add, c, nic, toGuest)
+	} else {
+		f.forwarded(add, c, nic, toGuest)
 	}
 	add(c.postrouting, address(f.source, expr.CmpOpEq, guest), oif(nic.PodLink), []expr.Any{&expr.Masq{}})
-	add(c.postrouting, address(f.source, expr.CmpOpEq, f.loopback), oif(nic.BridgeLink),
-		f.nat(expr.NATTypeSourceNAT, gateway))
+	for _, from := range f.own(nic) {
+		add(c.postrouting, address(f.source, expr.CmpOpEq, from), oif(nic.BridgeLink),
+			f.nat(expr.NATTypeSourceNAT, gateway))
+	}
 	// A guest speaks for itself only; another source address would leave the pod untranslated.
 	add(c.forward, iif(nic.BridgeLink), address(f.source, expr.CmpOpNeq, guest), drop())
 	if f == ipv4 {
@@ -178,6 +177,31 @@ func (f family) rules(c chains, nic network.Interface) []*nftables.Rule {
 		add(c.raw, iif(nic.BridgeLink), to127(), drop())
 	}
 	return out
+}
+
+// adding adds a rule of parts to a chain.
+type adding func(chain *nftables.Chain, parts ...[]expr.Any)
+
+// forwarded sends to the guest what comes for the pod, and what the pod's own processes send to loopback.
+func (f family) forwarded(add adding, c chains, nic network.Interface, toGuest []expr.Any) {
+	toLoopback := address(f.destination, expr.CmpOpEq, f.loopback)
+	if len(nic.Ports) == 0 {
+		add(c.prerouting, iif(nic.PodLink), toGuest)
+		add(c.output, toLoopback, protocol(unix.IPPROTO_TCP), toGuest)
+		add(c.output, toLoopback, protocol(unix.IPPROTO_UDP), toGuest)
+	}
+	for _, p := range nic.Ports {
+		add(c.prerouting, iif(nic.PodLink), protocol(number(p)), port(p.Port), toGuest)
+		add(c.output, toLoopback, protocol(number(p)), port(p.Port), toGuest)
+	}
+}
+
+// number is IP's number of a port's protocol.
+func number(p network.Port) byte {
+	if p.Protocol == "UDP" {
+		return unix.IPPROTO_UDP
+	}
+	return unix.IPPROTO_TCP
 }
 
 // The matches and statements below load into register 1, compare, or act on it.
@@ -221,10 +245,12 @@ func address(offset uint32, op expr.CmpOp, a netip.Addr) []expr.Any {
 	}
 }
 
-func protocol(p byte) []expr.Any {
+func protocol(p byte) []expr.Any { return protocols(expr.CmpOpEq, p) }
+
+func protocols(op expr.CmpOp, p byte) []expr.Any {
 	return []expr.Any{
 		&expr.Meta{Key: expr.MetaKeyL4PROTO, Register: 1},
-		&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: []byte{p}},
+		&expr.Cmp{Op: op, Register: 1, Data: []byte{p}},
 	}
 }
 

@@ -118,8 +118,11 @@ func (c Config6) associate(req, reply *dhcpv6.Message) {
 	}
 }
 
-// inform adds the options that every client gets, and its name if it asks.
+// inform adds the options that every client gets, and its name and boot file if it asks.
 func (c Config6) inform(req, reply *dhcpv6.Message) {
+	if c.BootFile != "" && req.IsOptionRequested(dhcpv6.OptionBootfileURL) {
+		reply.AddOption(dhcpv6.OptBootFileURL(c.BootFile))
+	}
 	if len(c.DNS) > 0 {
 		var servers []net.IP
 		for _, a := range c.DNS {

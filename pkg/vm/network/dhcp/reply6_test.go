@@ -206,6 +206,40 @@ func TestSilence6(t *testing.T) {
 	}
 }
 
+// A client that asks for its boot file is told the URL of it, where one can be made of the VMI's options.
+func TestBootFile6(t *testing.T) {
+	for name, test := range map[string]struct {
+		file, server, want string
+		silent             bool
+	}{
+		"a URL":           {file: "http://boot.example/x.efi", server: "192.0.2.1", want: "http://boot.example/x.efi"},
+		"by name":         {file: "pxe.0", server: "tftp.example", want: "tftp://tftp.example/pxe.0"},
+		"by IPv6":         {file: "/efi/a b", server: "2001:db8::1", want: "tftp://[2001:db8::1]/efi/a%20b"},
+		"by IPv4":         {file: "pxe.0", server: "192.0.2.1"},
+		"no server":       {file: "pxe.0"},
+		"no file":         {server: "tftp.example"},
+		"nobody asks":     {file: "pxe.0", server: "tftp.example", silent: true},
+		"no scheme in it": {file: "://x", server: "tftp.example", want: "tftp://tftp.example/://x"},
+	} {
+		nic := masquerade6()
+		nic.DHCP = &network.DHCPOptions{BootFile: test.file, TFTPServer: test.server}
+		c, ok, err := NewConfig6(nic)
+		if err != nil || !ok {
+			t.Fatal(ok, err)
+		}
+		more := []dhcpv6.Modifier{dhcpv6.WithClientID(&dhcpv6.DUIDLL{
+			HWType: iana.HWTypeEthernet, LinkLayerAddr: net.HardwareAddr{2, 0, 0, 0, 0, 7},
+		})}
+		if !test.silent {
+			more = append(more, dhcpv6.WithRequestedOptions(dhcpv6.OptionBootfileURL))
+		}
+		reply := ask6(t, c, dhcpv6.MessageTypeInformationRequest, more...)
+		if got := reply.Options.BootFileURL(); got != test.want {
+			t.Errorf("%s: %q, want %q", name, got, test.want)
+		}
+	}
+}
+
 func TestNewConfig6WithoutIPv6(t *testing.T) {
 	if _, ok, err := NewConfig6(masquerade()); ok || err != nil {
 		t.Error(ok, err)

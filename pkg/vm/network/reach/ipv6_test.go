@@ -1,12 +1,14 @@
 package reach
 
 import (
+	"context"
 	"errors"
 	"net"
 	"net/netip"
 	"os"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -72,6 +74,56 @@ func TestGuestByIPv6(t *testing.T) {
 				t.Errorf("%s, %s: a port that nobody listens on: %v", binding, name, err)
 			}
 		}
+	}
+}
+
+// A guest of a dual-stack pod that is configured for IPv6 alone does not answer for its IPv4 address, and the kernel
+// says so after seconds, or never, as where frames are swallowed.
+func TestGuestByIPv6Alone(t *testing.T) {
+	ns, guest := wire6(t)
+	l := inside(t, guest, func() (net.Listener, error) { return net.Listen("tcp6", "["+guestAddress6.String()+"]:0") })
+	defer l.Close()
+	port := uint16(l.Addr().(*net.TCPAddr).Port)
+	nothing := func() error { return nil }
+	// Frames for it arrive at the guest, which drops them.
+	swallowed := func() error {
+		link, err := netlink.LinkByName("near")
+		if err != nil {
+			return err
+		}
+		return netlink.NeighSet(&netlink.Neigh{
+			LinkIndex: link.Attrs().Index, IP: net.ParseIP("192.0.2.99"), State: netlink.NUD_PERMANENT,
+			HardwareAddr: net.HardwareAddr{2, 0, 0, 0, 0, 0x99},
+		})
+	}
+	for name, test := range map[string]struct {
+		four    netip.Addr
+		prepare func() error
+	}{
+		"no host":       {netip.MustParseAddr("192.0.2.9"), nothing},
+		"unreachable":   {netip.MustParseAddr("198.51.100.9"), nothing},
+		"never answers": {netip.MustParseAddr("192.0.2.99"), swallowed},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if err := apply.In(ns, test.prepare); err != nil {
+				t.Fatal(err)
+			}
+			p := planAt(network.Masquerade, test.four)
+			p.Interfaces[0].IPv6 = &network.IPv6{Guest: guestAddress6, Bits: 64}
+			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+			defer cancel()
+			conn, err := Guest(ctx, ns, ns, p, Known{}, TCP, port)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer conn.Close()
+			if got := conn.RemoteAddr().(*net.TCPAddr).AddrPort().Addr(); got != guestAddress6 {
+				t.Errorf("connected to %s", got)
+			}
+			if _, err := Guest(ctx, ns, ns, p, Known{}, TCP, port-1); !errors.Is(err, syscall.ECONNREFUSED) {
+				t.Errorf("the guest refused, and the error is %v", err)
+			}
+		})
 	}
 }
 

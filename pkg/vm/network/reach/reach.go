@@ -13,6 +13,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -36,9 +37,14 @@ type Known struct {
 	Pod, Node []netip.Addr
 }
 
-// Guest connects to a port of the guest behind a plan, by IPv4 and, where that is refused or not there, by IPv6. pod
-// and node are the network namespaces of the guest's pod and of its node. Errors are syscall errors, that of ctx, or an
-// *AddressError.
+// headStart is how long IPv4 alone is tried, when the guest does not answer at all: long enough that a slow guest does
+// not see two connections, short enough for one that has IPv6 alone. RFC 8305 recommends 250 ms, and allows 2 s.
+const headStart = 500 * time.Millisecond
+
+// Guest connects to a port of the guest behind a plan. TCP goes by the family that answers first, of which IPv4 has a
+// head start: the guest of a dual-stack pod may be configured for one family, or a program in it listen by one, and
+// nobody knows which. UDP does not ask, and goes by IPv4 where the guest has an address. pod and node are the network
+// namespaces of the guest's pod and of its node. Errors are syscall errors, that of ctx, or an *AddressError.
 //
 // With the bridge binding the pod has no address left from which the guest could be reached; the guest has the pod's,
 // and is dialled from the node, as the kubelet dials any pod.
@@ -48,22 +54,22 @@ func Guest(
 	if protocol != TCP && protocol != UDP {
 		return nil, net.UnknownNetworkError(protocol)
 	}
-	failed := ErrNoAddress
-	for _, nic := range plan.Interfaces {
-		if nic.PodLink != network.PodLink { // other networks may be out of the node's reach
-			continue
-		}
-		for _, address := range addresses(nic) {
-			conn, err := guest(ctx, pod, node, nic, known, protocol, netip.AddrPortFrom(address, port))
-			// A program in the guest may listen in the other family only.
-			if err == nil || !errors.Is(err, unix.ECONNREFUSED) {
-				return conn, err
-			}
-			failed = err
-		}
-		break
+	// other networks may be out of the node's reach
+	i := slices.IndexFunc(plan.Interfaces, func(nic network.Interface) bool { return nic.PodLink == network.PodLink })
+	if i < 0 {
+		return nil, ErrNoAddress
 	}
-	return nil, failed
+	nic := plan.Interfaces[i]
+	var dials []func(context.Context) (net.Conn, error)
+	for _, address := range addresses(nic) {
+		dials = append(dials, func(ctx context.Context) (net.Conn, error) {
+			return guest(ctx, pod, node, nic, known, protocol, netip.AddrPortFrom(address, port))
+		})
+	}
+	if len(dials) == 0 {
+		return nil, ErrNoAddress
+	}
+	return first(ctx, dials)
 }
 
 // addresses returns the addresses that a guest has by its interface.
