@@ -28,7 +28,8 @@ const baseName = "base"
 // base takes the snapshot that is restored.
 func (h *hardy) base(t *testing.T) {
 	t.Helper()
-	h.snapshot = h.cluster.snapshot(t, h.ns, h.name, baseName)
+	h.in(t, "true") // its agent answers, also when it has just booted
+	h.snapshot = h.cluster.snapshot(t, h.ns, h.name, baseName, snapshotv1beta1.VMSnapshotGuestAgentIndication)
 	numbers, err := h.cut(t, h.snapshot)
 	if err != nil {
 		t.Fatal(err)

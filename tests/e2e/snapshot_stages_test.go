@@ -5,6 +5,7 @@ package e2e
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -107,6 +108,9 @@ func (h *hardy) runSnapshot(t *testing.T, stage, victim string, want end) {
 		h.forget(t)
 		h.boot(t)
 		return
+	}
+	if want == done && !h.memory && slices.Contains([]string{"frozen", "made", "cut"}, stage) {
+		h.byAgent(t, victim)
 	}
 	h.sound(t, true)
 	h.forget(t)
