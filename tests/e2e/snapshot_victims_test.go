@@ -63,6 +63,13 @@ func (h *hardy) victims() map[string]func(*testing.T) {
 		"change":   h.change,
 		"migrate":  func(t *testing.T) { h.migrate(t, fmt.Sprintf("amid-%d", h.n)) },
 		"start":    h.mayNotStart,
+		"snapshot gone": func(t *testing.T) {
+			if err := h.Client.Delete(t.Context(), h.snapshot); err != nil {
+				t.Fatal(err)
+			}
+			h.settledSnapshot(t, gone)
+			h.settledRestore(t, failed)
+		},
 
 		"name taken": h.takeName,
 		"delete VM": func(t *testing.T) {

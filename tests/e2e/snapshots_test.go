@@ -129,7 +129,7 @@ func oneInstant(t *testing.T, numbers []int) {
 	t.Helper()
 	first, last := numbers[0], numbers[len(numbers)-1]
 	if d := first - last; d != 0 && d != 1 || !slices.IsSortedFunc(numbers, func(a, b int) int { return b - a }) {
-		t.Errorf("the disks %v have %v, which they never had at one time", counters, numbers)
+		t.Errorf("the disks have %v, which they never had at one time", numbers)
 	}
 }
 
