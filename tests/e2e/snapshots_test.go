@@ -134,8 +134,8 @@ func oneInstant(t *testing.T, numbers []int) {
 }
 
 // A snapshot of a running guest is of one instant on all disks, which its agent freezes; the guest goes on at once. A
-// restore brings it back, in place; a clone is another machine with the same data. A volume that was plugged in
-// comes along.
+// restore brings it back, in place, until it is undone; a clone is another machine with the same data. A volume that was
+// plugged in comes along.
 func TestSnapshots(t *testing.T) {
 	needSnapshots(t)
 	t.Parallel()
@@ -185,31 +185,14 @@ func TestSnapshots(t *testing.T) {
 		return ""
 	})
 	con.run(t, "kill $(cat /tmp/writer); sync")
-	after := counts(t, con)
+	after := counts(t, con, plugged)
 
 	t.Run("clone", func(t *testing.T) { testClone(t, g, online.Name, after) })
 
 	g.virtctl(t, nil, "-n", ns, "stop", g.name)
 	g.waitGone(t, 60*time.Second)
-	restore := &snapshotv1beta1.VirtualMachineRestore{
-		ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "back"},
-		Spec: snapshotv1beta1.VirtualMachineRestoreSpec{
-			Target:                     machine(g.name),
-			VirtualMachineSnapshotName: online.Name,
-		},
-	}
-	if err := c.Client.Create(t.Context(), restore); err != nil {
-		t.Fatal(err)
-	}
-	eventually(t, 2*time.Minute, "the VM is restored", func() string {
-		if err := c.Client.Get(t.Context(), client.ObjectKeyFromObject(restore), restore); err != nil {
-			return err.Error()
-		}
-		if s := restore.Status; s == nil || s.Complete == nil || !*s.Complete {
-			return fmt.Sprintf("%+v", s)
-		}
-		return ""
-	})
+	u := &user{guest: g, state: t.TempDir()}
+	u.virtctl(t, "snapshot", "restore", online.Name, "--keep", "--wait", "--yes")
 	if vm := g.vm(t); vm.Status.RestoreInProgress != nil || vm.UID == "" {
 		t.Errorf("status: %+v", vm.Status)
 	}
@@ -222,6 +205,10 @@ func TestSnapshots(t *testing.T) {
 	if restored[0] >= after[0] || restored[0] == 0 {
 		t.Errorf("the disks have %v; the snapshot was made before they had %v", restored, after)
 	}
+
+	g.virtctl(t, nil, "-n", ns, "stop", g.name)
+	g.waitGone(t, 60*time.Second)
+	t.Run("undo", func(t *testing.T) { u.undoRestore(t, after) })
 }
 
 // snapshot takes one and waits until it is ready.
