@@ -66,8 +66,8 @@ func snapshots(ctx context.Context, b *bench) ([]Row, error) {
 			Beside(bare, s.bare, .5),
 		report.Timed("snapshot-off", "snapshot of a stopped VM, 3 disks: created → ready, median", "s", s.off, .5).
 			Beside(three, s.bareAll, .5).Times(snapshotLimit),
-		report.Timed("snapshot-frozen", "snapshot of a running VM, 3 file systems: frozen by its agent for, median", "ms",
-			s.frozen, .5).AtMost(frozenLimit),
+		report.Timed("snapshot-frozen", "snapshot of a running VM, 3 file systems: frozen by its agent for, median",
+			"ms", s.frozen, .5).AtMost(frozenLimit),
 		report.Timed("snapshot-frozen-p95", "… p95", "ms", s.frozen, .95),
 		report.Timed("snapshot-paused", "… nothing mounted: paused for, median", "ms", s.paused, .5).
 			AtMost(frozenLimit),

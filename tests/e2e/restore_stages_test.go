@@ -67,6 +67,7 @@ func (h *hardy) start(t *testing.T) {
 func (h *hardy) runRestore(t *testing.T, stage, victim string, want end) {
 	begun := time.Now()
 	defer h.release(t)
+	h.baseAgain(t)
 	h.before = h.claims(t)
 	for try := 1; !h.reachRestore(t, stage); try++ {
 		if try == 6 {
@@ -94,21 +95,6 @@ func (h *hardy) runRestore(t *testing.T, stage, victim string, want end) {
 	h.whole(t, want == done || stage == "written" || stage == "replaced", old)
 	h.forgetRestore(t)
 	t.Logf("%s at %s: the restore %s, %v", victim, stage, want, time.Since(begun).Round(100*time.Millisecond))
-}
-
-// discarded deletes a restore that has failed: what it has made goes with it, and nothing else does.
-func (h *hardy) discarded(t *testing.T) {
-	t.Helper()
-	if err := h.Client.Delete(t.Context(), h.restore); err != nil {
-		t.Fatal(err)
-	}
-	h.settledRestore(t, gone)
-	eventually(t, 30*time.Second, "the claims are those of before", func() string {
-		if now := h.claims(t); !maps.Equal(now, h.before) {
-			return fmt.Sprintf("there are %v, and were %v", now, h.before)
-		}
-		return ""
-	})
 }
 
 // claimsOf are the names of the claims that a VM's spec names.

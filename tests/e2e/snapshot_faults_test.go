@@ -126,7 +126,7 @@ var restoreFaults = map[string]map[string]end{
 	// The VM runs, and may not be stopped.
 	"running": {"nothing": failed},
 	// There may be no more claims: one is made, and the others are not.
-	"quota": {"nothing": done, "controller": done, "cancel": gone, "snapshot gone": failed},
+	"quota": {"nothing": done, "controller": done, "cancel": gone, "cut gone": gone, "snapshot gone": failed},
 }
 
 // cloneFaults is the table of clones of the VM while it runs. virt-local's csi controller is the snapshot controller,
@@ -163,7 +163,7 @@ var (
 )
 
 // The orders in which they are taken: what ends the guest, which costs a boot, last, and after all others what takes
-// away the snapshot that is restored.
+// away the snapshot that is restored, or a part of it.
 var (
 	snapshotStageOrder = []string{"locked", "frozen", "made", "cut", "thawed", "asked", "broken"}
 	memoryStageOrder   = []string{"claimed", "plugged", "saving", "saved", "made with memory", "thawed with memory"}
@@ -175,7 +175,8 @@ var (
 		"nothing", "controller", "handler", "api", "csi controller", "csi node", "agent", "agent hangs",
 		"agent freezes nothing", "control plane",
 		"second", "change", "migrate", "cancel", "start", "controller away", "both away", "deadline", "name taken",
-		"launcher", "QEMU", "restart", "delete VM", "snapshot gone",
+		"launcher", "QEMU", "restart", "delete VM", "cut gone",
+		"snapshot gone",
 	}
 )
 

@@ -63,11 +63,9 @@ func (h *hardy) victims() map[string]func(*testing.T) {
 		"change":   h.change,
 		"migrate":  func(t *testing.T) { h.migrate(t, fmt.Sprintf("amid-%d", h.n)) },
 		"start":    h.mayNotStart,
+		"cut gone": h.loseCut,
 		"snapshot gone": func(t *testing.T) {
-			if err := h.Client.Delete(t.Context(), h.snapshot); err != nil {
-				t.Fatal(err)
-			}
-			h.settledSnapshot(t, gone)
+			h.loseBase(t)
 			h.settledRestore(t, failed)
 		},
 

@@ -134,8 +134,8 @@ func oneInstant(t *testing.T, numbers []int) {
 }
 
 // A snapshot of a running guest is of one instant on all disks, which its agent freezes; the guest goes on at once. A
-// restore brings it back, in place, until it is undone; a clone is another machine with the same data. A volume that was
-// plugged in comes along.
+// restore brings it back, in place, until it is undone; a clone is another machine with the same data. A volume that
+// was plugged in comes along.
 func TestSnapshots(t *testing.T) {
 	needSnapshots(t)
 	t.Parallel()
