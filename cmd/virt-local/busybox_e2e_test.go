@@ -32,7 +32,7 @@ func busybox(t *testing.T) string {
 		write(t, w, &tar.Header{Name: "bin/busybox", Mode: 0o755}, content)
 		for _, applet := range []string{
 			"sh", "cat", "echo", "tee", "mkdir", "sleep", "httpd", "nc", "nslookup", "awk", "tail", "test", "dd",
-			"sync", "printf",
+			"sync", "printf", "df",
 		} {
 			write(t, w, &tar.Header{Name: "bin/" + applet, Typeflag: tar.TypeSymlink, Linkname: "/bin/busybox"}, nil)
 		}

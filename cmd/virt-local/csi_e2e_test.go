@@ -68,6 +68,7 @@ func TestCSI(t *testing.T) {
 	m.pods("1Gi") // claims filesystem and block, used on both nodes
 	m.expand()
 	m.snapshot()
+	m.expandOffline()
 	m.classes()
 	m.cutPower()
 	m.loseController()
@@ -200,26 +201,12 @@ func (m *machine) snapshot() {
 
 func (m *machine) take(name, claim string) {
 	m.Helper()
-	body, err := json.Marshal(map[string]any{
-		"apiVersion": "snapshot.storage.k8s.io/v1", "kind": "VolumeSnapshot", "metadata": map[string]any{"name": name},
-		"spec": map[string]any{"source": map[string]any{"persistentVolumeClaimName": claim}},
-	})
-	if err != nil {
-		m.Fatal(err)
-	}
+	m.askSnapshot(name, claim)
 	rest := m.client.CoreV1().RESTClient()
-	if err := rest.Post().AbsPath(snapshotsPath).Body(body).SetHeader("Content-Type",
-		"application/json").Do(m.Context()).Error(); err != nil {
-		m.Fatal(err)
-	}
 	m.await("snapshot "+name+" is ready", time.Minute, func(ctx context.Context) bool {
-		var s struct {
-			Status struct {
-				ReadyToUse bool `json:"readyToUse"`
-			} `json:"status"`
-		}
+		var s volumeSnapshot
 		text, err := rest.Get().AbsPath(snapshotsPath, name).DoRaw(ctx)
-		return err == nil && json.Unmarshal(text, &s) == nil && s.Status.ReadyToUse
+		return err == nil && json.Unmarshal(text, &s) == nil && s.Status.ReadyToUse != nil && *s.Status.ReadyToUse
 	})
 }
 
@@ -254,6 +241,7 @@ func (m *machine) classes() {
 	if err := m.resize("local-plain", "1Gi"); !apierrors.IsForbidden(err) {
 		m.Errorf("local-plain expands: %v", err)
 	}
+	m.refuseSnapshot("of-plain", "local-plain")
 }
 
 // cutPower stops node2, and later kills its init, while its pods have volumes mounted, one of them of that node alone.

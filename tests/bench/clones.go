@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	clonev1beta1 "kubevirt.io/api/clone/v1beta1"
 	v1 "kubevirt.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/virtkit/virtkit/tests/bench/report"
 )
@@ -29,8 +30,7 @@ var cloneSizes = []int64{10, 2}
 // clones measures a clone of a stopped VM with a disk that has 1 GiB of data.
 func clones(ctx context.Context, b *bench) (rows []Row, err error) {
 	const limit, blocks = 2, 10
-	rounds := max(b.rounds/3, 1)
-	size, err := b.cloneSize(int64(rounds))
+	size, err := b.cloneSize()
 	if err != nil {
 		return nil, err
 	}
@@ -50,12 +50,12 @@ func clones(ctx context.Context, b *bench) (rows []Row, err error) {
 	defer b.cleanUp(vm, &err)
 	var took []time.Duration
 	most := int64(0)
-	for i := range rounds {
+	for i := range b.fewer() {
 		before, err := b.poolBytes()
 		if err != nil {
 			return nil, err
 		}
-		one, err := b.cloneOnce(ctx, vm.Name, fmt.Sprintf("%s-copy-%d", vm.Name, i))
+		one, claims, err := b.cloneOnce(ctx, vm.Name, fmt.Sprintf("%s-copy-%d", vm.Name, i))
 		if err != nil {
 			return nil, err
 		}
@@ -64,6 +64,11 @@ func clones(ctx context.Context, b *bench) (rows []Row, err error) {
 			return nil, err
 		}
 		took, most = append(took, one), max(most, after-before)
+		for _, name := range claims {
+			if err := b.erase(ctx, name); err != nil {
+				return nil, err
+			}
+		}
 	}
 	return []Row{
 		report.Timed("clone",
@@ -74,34 +79,38 @@ func clones(ctx context.Context, b *bench) (rows []Row, err error) {
 	}, nil
 }
 
-// cloneSize is the size of the disk in GiB, given how often it is cloned. Each clone is promised its size, and the
-// snapshot that it is made from the data.
-func (b *bench) cloneSize(clones int64) (int64, error) {
+// cloneSize is the size of the disk in GiB. It and a clone are promised their size, and the snapshot that a clone is
+// made from the data. A clone is erased before the next is made.
+func (b *bench) cloneSize() (int64, error) {
 	var fs unix.Statfs_t
 	dir := filepath.Join("/var/lib/virt-local", b.Name, "csi")
 	if err := unix.Statfs(dir, &fs); err != nil {
 		return 0, fmt.Errorf("look at the pool's file system: %w", err)
 	}
 	free := int64(fs.Bavail) * fs.Bsize
-	need := func(size int64) int64 { return ((1+clones)*size+clones+1)<<30 + clones*cloneData/2 }
+	need := func(size int64) int64 { return (2*size+2)<<30 + cloneData/2 }
 	for _, size := range cloneSizes {
 		if need(size) <= free {
 			return size, nil
 		}
 	}
-	return 0, fmt.Errorf("the file system of %s has no room for %d clones: %d GiB are needed, %d GiB are free", dir,
-		clones, need(cloneSizes[len(cloneSizes)-1])>>30, free>>30)
+	return 0, fmt.Errorf("the file system of %s has no room for a clone: %d GiB are needed, %d GiB are free", dir,
+		need(cloneSizes[len(cloneSizes)-1])>>30, free>>30)
 }
 
-func (b *bench) cloneOnce(ctx context.Context, source, target string) (took time.Duration, err error) {
+// cloneOnce makes a clone, and returns how long that took and its claims, which stay when it is deleted.
+func (b *bench) cloneOnce(
+	ctx context.Context, source, target string,
+) (took time.Duration, claims []string, err error) {
 	from, to := vmReference(source), vmReference(target)
 	clone := &clonev1beta1.VirtualMachineClone{
 		ObjectMeta: metav1.ObjectMeta{Name: target, Namespace: b.namespace},
 		Spec:       clonev1beta1.VirtualMachineCloneSpec{Source: &from, Target: &to},
 	}
 	defer b.cleanUp(clone, &err)
-	defer b.cleanUp(b.vm(target, v1.RunStrategyHalted), &err)
-	return b.timed(ctx, clone, &clonev1beta1.VirtualMachineCloneList{},
+	made := b.vm(target, v1.RunStrategyHalted)
+	defer b.cleanUp(made, &err)
+	took, err = b.timed(ctx, clone, &clonev1beta1.VirtualMachineCloneList{},
 		func() error { return b.Client.Create(ctx, clone) },
 		func(e watch.Event) (bool, error) {
 			c, ok := e.Object.(*clonev1beta1.VirtualMachineClone)
@@ -110,6 +119,32 @@ func (b *bench) cloneOnce(ctx context.Context, source, target string) (took time
 			}
 			return ok && c.Status.Phase == clonev1beta1.Succeeded, nil
 		})
+	if err != nil {
+		return 0, nil, err
+	}
+	if err := b.Client.Get(ctx, client.ObjectKeyFromObject(made), made); err != nil {
+		return 0, nil, err
+	}
+	for _, volume := range made.Spec.Template.Spec.Volumes {
+		if volume.PersistentVolumeClaim != nil {
+			claims = append(claims, volume.PersistentVolumeClaim.ClaimName)
+		}
+	}
+	return took, claims, nil
+}
+
+// erase deletes a claim, and waits until its volume is erased.
+func (b *bench) erase(ctx context.Context, name string) error {
+	claim := &corev1.PersistentVolumeClaim{}
+	err := b.Client.Get(ctx, client.ObjectKey{Namespace: b.namespace, Name: name}, claim)
+	if err != nil {
+		return err
+	}
+	volume := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: claim.Spec.VolumeName}}
+	_, err = b.timed(ctx, volume, &corev1.PersistentVolumeList{},
+		func() error { return b.Client.Delete(ctx, claim) },
+		func(e watch.Event) (bool, error) { return e.Type == watch.Deleted, nil })
+	return err
 }
 
 // fill puts an image of 1 GiB of random data into a claim, which is a sparse volume itself.

@@ -62,7 +62,7 @@ func (b *bench) counted() (*client.Client, *wire, error) {
 
 // sparseTransfers weighs what the upload of a raw image that is mostly holes sends, and what its download brings.
 func sparseTransfers(ctx context.Context, b *bench) (rows []Row, err error) {
-	size, err := b.cloneSize(1)
+	size, err := b.cloneSize()
 	if err != nil {
 		return nil, err
 	}

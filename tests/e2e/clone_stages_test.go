@@ -96,7 +96,7 @@ func (h *hardy) cloneStages() map[string]func(*testing.T) {
 			h.freeze(t, csi)
 			eventually(t, 30*time.Second, "the claims are made", func() string {
 				claims := h.copies(t)
-				if len(claims) != len(counters) {
+				if len(claims) != len(written) {
 					return fmt.Sprint("there are ", len(claims))
 				}
 				h.missed = !slices.ContainsFunc(claims, func(claim corev1.PersistentVolumeClaim) bool {
@@ -240,7 +240,7 @@ func (h *hardy) wholeClone(t *testing.T, want end, taken bool) {
 		t.Fatal("there is no new VM")
 	}
 	var images []string
-	for _, disk := range counters {
+	for _, disk := range written {
 		for _, volume := range vm.Spec.Template.Spec.Volumes {
 			if volume.Name != disk {
 				continue

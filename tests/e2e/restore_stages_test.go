@@ -12,6 +12,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -28,7 +29,8 @@ const baseName = "base"
 // base takes the snapshot that is restored.
 func (h *hardy) base(t *testing.T) {
 	t.Helper()
-	h.snapshot = h.cluster.snapshot(t, h.ns, h.name, baseName)
+	h.in(t, "true") // its agent answers, also when it has just booted
+	h.snapshot = h.cluster.snapshot(t, h.ns, h.name, baseName, snapshotv1beta1.VMSnapshotGuestAgentIndication)
 	numbers, err := h.cut(t, h.snapshot)
 	if err != nil {
 		t.Fatal(err)
@@ -65,6 +67,7 @@ func (h *hardy) start(t *testing.T) {
 func (h *hardy) runRestore(t *testing.T, stage, victim string, want end) {
 	begun := time.Now()
 	defer h.release(t)
+	h.baseAgain(t)
 	h.before = h.claims(t)
 	for try := 1; !h.reachRestore(t, stage); try++ {
 		if try == 6 {
@@ -76,24 +79,27 @@ func (h *hardy) runRestore(t *testing.T, stage, victim string, want end) {
 		h.settledRestore(t, done)
 		h.forgetRestore(t)
 	}
-	old := h.claimsOf(t)
+	old := h.vm(t)
 	h.victims()[victim](t)
 	h.release(t)
 	h.settledRestore(t, want)
+	if want == failed {
+		h.discarded(t)
+	}
 	h.sound(t, stage == "running")
 	if stage == "running" {
 		h.forgetRestore(t)
 		return
 	}
+	h.waitGone(t, 60*time.Second) // a guest that is being stopped goes on stopping
 	h.whole(t, want == done || stage == "written" || stage == "replaced", old)
 	h.forgetRestore(t)
 	t.Logf("%s at %s: the restore %s, %v", victim, stage, want, time.Since(begun).Round(100*time.Millisecond))
 }
 
-// claimsOf are the names of the claims that the VM's spec names.
-func (h *hardy) claimsOf(t *testing.T) (out []string) {
-	t.Helper()
-	for _, volume := range h.vm(t).Spec.Template.Spec.Volumes {
+// claimsOf are the names of the claims that a VM's spec names.
+func claimsOf(vm *v1.VirtualMachine) (out []string) {
+	for _, volume := range vm.Spec.Template.Spec.Volumes {
 		if volume.PersistentVolumeClaim != nil {
 			out = append(out, volume.PersistentVolumeClaim.ClaimName)
 		}
@@ -101,12 +107,13 @@ func (h *hardy) claimsOf(t *testing.T) (out []string) {
 	return out
 }
 
-// whole checks that the VM is the restored one, whole, or the one that it was, which had the claims old.
-func (h *hardy) whole(t *testing.T, restored bool, old []string) {
+// whole checks that the VM is the restored one, whole, or the one that it was, old.
+func (h *hardy) whole(t *testing.T, restored bool, old *v1.VirtualMachine) {
 	t.Helper()
-	claims := h.claimsOf(t)
-	if !restored && !slices.Equal(claims, old) {
-		t.Errorf("the VM has the claims %v, and had %v", claims, old)
+	vm := h.vm(t)
+	claims := claimsOf(vm)
+	if !restored && !equality.Semantic.DeepEqual(vm.Spec, old.Spec) {
+		t.Errorf("the VM is %+v, and was %+v", vm.Spec, old.Spec)
 	}
 	eventually(t, 30*time.Second, "the VM's claims are whole", func() string {
 		for _, name := range claims {
@@ -127,6 +134,9 @@ func (h *hardy) whole(t *testing.T, restored bool, old []string) {
 	if restored && !slices.Equal(numbers, h.numbers) {
 		t.Errorf("the disks have %v, and the snapshot %v", numbers, h.numbers)
 	}
+	if !restored && h.stopped != nil && numbers[0] < slices.Max(h.stopped) {
+		t.Errorf("the disks have %v, and had %v when the guest was stopped", numbers, h.stopped)
+	}
 	oneInstant(t, numbers)
 	if vmi := h.vmi(t); vmi != nil {
 		t.Errorf("the VM has started: %s", vmi.Status.Phase)
@@ -137,7 +147,7 @@ func (h *hardy) whole(t *testing.T, restored bool, old []string) {
 func (h *hardy) reachRestore(t *testing.T, stage string) bool {
 	t.Helper()
 	h.n++
-	h.missed = false
+	h.missed, h.stopped = false, nil
 	h.restoreStages()[stage](t)
 	return !h.missed
 }
@@ -200,6 +210,28 @@ func (h *hardy) restoreStages() map[string]func(*testing.T) {
 			})
 			h.waitMade(t, func(*corev1.PersistentVolumeClaim) bool { return true })
 		},
+		"stopping": func(t *testing.T) {
+			h.start(t)
+			h.goesOn(t)
+			h.from = h.vmi(t).Status.NodeName
+			eventually(t, 30*time.Second, "the disks can be read", func() string {
+				var err error
+				if h.stopped, err = h.disks(t); err != nil {
+					return err.Error()
+				}
+				return ""
+			})
+			controllers := h.controllers(t)
+			h.beginRestore(t)
+			often(t, "the VM is being stopped", func() bool {
+				strategy := h.vm(t).Spec.RunStrategy
+				return strategy != nil && *strategy == v1.RunStrategyHalted
+			})
+			for _, pid := range controllers {
+				h.freeze(t, pid)
+			}
+			h.missed = h.marked(h.vm(t))
+		},
 		"running": func(t *testing.T) {
 			h.beginRestore(t, func(spec *snapshotv1beta1.VirtualMachineRestoreSpec) {
 				spec.TargetReadinessPolicy = ptr(snapshotv1beta1.VirtualMachineRestoreFailImmediate)
@@ -240,7 +272,7 @@ func (h *hardy) waitMade(t *testing.T, is func(*corev1.PersistentVolumeClaim) bo
 				found++
 			}
 		}
-		if found != len(counters) {
+		if found != len(written) {
 			return fmt.Sprint(found, " are")
 		}
 		return ""
@@ -295,7 +327,7 @@ func (h *hardy) forgetRestore(t *testing.T) {
 	h.settledRestore(t, gone)
 	h.restore = nil
 	old := h.claims(t)
-	for _, name := range h.claimsOf(t) {
+	for _, name := range claimsOf(h.vm(t)) {
 		if !old[name] {
 			t.Errorf("claim %s of the VM is gone with the restore", name)
 		}
@@ -306,7 +338,7 @@ func (h *hardy) forgetRestore(t *testing.T) {
 			continue // it is the snapshot's
 		}
 		if err := h.Kube.CoreV1().PersistentVolumeClaims(h.ns).Delete(t.Context(),
-			name, metav1.DeleteOptions{}); err != nil {
+			name, metav1.DeleteOptions{}); client.IgnoreNotFound(err) != nil {
 			t.Error(err)
 		}
 	}

@@ -57,7 +57,7 @@ var snapshotFaults = map[string]map[string]end{
 	},
 	// The agent does not do what it is asked for, from before the snapshot on.
 	"asked": {"agent hangs": done, "agent freezes nothing": done},
-	// One volume of three is not snapshotted.
+	// One volume of four is not snapshotted.
 	"broken": {"deadline": failed, "cancel": gone},
 }
 
@@ -99,8 +99,10 @@ var resumeFaults = map[string]map[string]end{
 	"going": {"controller": resumed, "handler": resumed, "launcher": booted, "QEMU": booted},
 }
 
-// restoreFaults is the table of restores to a VM, which is off but for the first one.
+// restoreFaults is the table of restores to a VM, which is off but for the first two.
 var restoreFaults = map[string]map[string]end{
+	// The VM runs, and is being stopped.
+	"stopping": {"controller": done, "handler": done, "api": done, "control plane": done, "cancel": gone},
 	// The claims are made, and nobody fills them.
 	"claims": {
 		"controller": done, "handler": done, "api": done, "csi controller": done, "csi node": done,
@@ -123,8 +125,8 @@ var restoreFaults = map[string]map[string]end{
 	},
 	// The VM runs, and may not be stopped.
 	"running": {"nothing": failed},
-	// There may be no more claims.
-	"quota": {"nothing": done, "controller": done, "cancel": gone},
+	// There may be no more claims: one is made, and the others are not.
+	"quota": {"nothing": done, "controller": done, "cancel": gone, "cut gone": gone, "snapshot gone": failed},
 }
 
 // cloneFaults is the table of clones of the VM while it runs. virt-local's csi controller is the snapshot controller,
@@ -160,19 +162,21 @@ var (
 	shortRestores = map[string][]string{"written": {"controller"}}
 )
 
-// The orders in which they are taken: what ends the guest, which costs a boot, last.
+// The orders in which they are taken: what ends the guest, which costs a boot, last, and after all others what takes
+// away the snapshot that is restored, or a part of it.
 var (
 	snapshotStageOrder = []string{"locked", "frozen", "made", "cut", "thawed", "asked", "broken"}
 	memoryStageOrder   = []string{"claimed", "plugged", "saving", "saved", "made with memory", "thawed with memory"}
 	resumeStageOrder   = []string{"starting", "loading", "going"}
 	cloneStageOrder    = []string{"cutting", "filling", "named"}
-	restoreStageOrder  = []string{"running", "written", "claims", "bound", "quota", "replaced"}
+	restoreStageOrder  = []string{"running", "stopping", "written", "claims", "bound", "replaced", "quota"}
 
 	snapshotVictimOrder = []string{
 		"nothing", "controller", "handler", "api", "csi controller", "csi node", "agent", "agent hangs",
 		"agent freezes nothing", "control plane",
 		"second", "change", "migrate", "cancel", "start", "controller away", "both away", "deadline", "name taken",
-		"launcher", "QEMU", "restart", "delete VM",
+		"launcher", "QEMU", "restart", "delete VM", "cut gone",
+		"snapshot gone",
 	}
 )
 
@@ -240,7 +244,7 @@ func newHardy(t *testing.T) *hardy {
 	t.Helper()
 	c := theCluster
 	ns := c.namespace(t, "restricted")
-	for _, disk := range counters {
+	for _, disk := range written {
 		c.claim(t, ns, disk, corev1.PersistentVolumeBlock)
 	}
 	h := &hardy{faulty: &faulty{guest: &guest{cluster: c, ns: ns, name: "hardy"}}}

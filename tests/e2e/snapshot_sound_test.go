@@ -86,7 +86,7 @@ func (h *hardy) writes(t *testing.T) {
 			return err.Error()
 		case before == nil:
 			before = now
-		case now[0] > before[0] && now[1] > before[1]:
+		case !slices.ContainsFunc(now, func(n int) bool { return n <= slices.Max(before) }):
 			return ""
 		}
 		return fmt.Sprint("the disks have ", now, ", and had ", before)
@@ -205,7 +205,7 @@ func (h *hardy) truthful(t *testing.T, snapshot *snapshotv1beta1.VirtualMachineS
 func (h *hardy) disks(t *testing.T) ([]int, error) {
 	t.Helper()
 	var images []string
-	for _, disk := range counters {
+	for _, disk := range written {
 		for _, volume := range h.vm(t).Spec.Template.Spec.Volumes {
 			if volume.Name != disk {
 				continue
@@ -225,7 +225,7 @@ func (h *hardy) disks(t *testing.T) ([]int, error) {
 func (h *hardy) cut(t *testing.T, snapshot *snapshotv1beta1.VirtualMachineSnapshot) ([]int, error) {
 	t.Helper()
 	var images []string
-	for _, disk := range counters {
+	for _, disk := range written {
 		var of snapshotsv1.VolumeSnapshot
 		key := client.ObjectKey{Namespace: h.ns, Name: fmt.Sprintf("vmsnapshot-%s-volume-%s", snapshot.UID, disk)}
 		if err := h.Client.Get(t.Context(), key, &of); err != nil {

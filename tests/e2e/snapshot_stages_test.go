@@ -5,6 +5,7 @@ package e2e
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -31,9 +32,10 @@ type hardy struct {
 	// before are the claims that a case has found.
 	before map[string]bool
 
-	// numbers are those of the snapshot that is restored, and bootID is that of the guest in its memory.
-	numbers []int
-	bootID  string
+	// numbers are those of the snapshot that is restored, and bootID is that of the guest in its memory. stopped are
+	// those of a running guest that the restore stops, nil for one that was off.
+	numbers, stopped []int
+	bootID           string
 
 	// Of the case of now: memory says that its snapshot has the guest's memory.
 	stage    string
@@ -45,9 +47,12 @@ type hardy struct {
 	unplug func()
 }
 
-// counting has the guest write a rising number to its disks, one after the other, in place: whoever reads a disk that
-// was pulled finds one number or the other.
-const counting = `for t in one two; do
+// written are the disks to which hardy's guest writes the same rising number, one after the other.
+var written = []string{"one", "two", "three"}
+
+// counting has the guest write that number in place: whoever reads a disk that was pulled finds one or the other.
+const counting = `T='one two three'
+for t in $T; do
   for d in /sys/block/vd*; do [ "$(cat $d/serial)" = $(echo $t | tr a-z A-Z) ] && D=/dev/${d##*/}; done
   mkdir -p /$t; mount $D /$t || { mke2fs $D && mount $D /$t; }
   [ -s /$t/n ] || echo 00000000000001 >/$t/n
@@ -56,7 +61,7 @@ sync
 n=$(sed 's/^0*//' /one/n)
 while :; do
   n=$((n+1))
-  for t in one two; do printf '%014d\n' $n | dd of=/$t/n bs=15 conv=notrunc,fsync 2>/dev/null; done
+  for t in $T; do printf '%014d\n' $n | dd of=/$t/n bs=15 conv=notrunc,fsync 2>/dev/null; done
 done`
 
 // boot starts the VM anew, with disks that may have been written.
@@ -66,7 +71,7 @@ func (h *hardy) boot(t *testing.T) {
 	vm := newVM(h.ns, h.name, v1.RunStrategyAlways, withoutRoot,
 		withUserData("#cloud-config\nuser: root\npassword: tiny\nruncmd:\n- |\n  (\n    "+script+
 			"\n  ) >/dev/null 2>&1 &\n"))
-	for _, disk := range counters {
+	for _, disk := range written {
 		spec := &vm.Spec.Template.Spec
 		spec.Domain.Devices.Disks = append(spec.Domain.Devices.Disks, v1.Disk{
 			Name: disk, Serial: strings.ToUpper(disk),
@@ -107,6 +112,9 @@ func (h *hardy) runSnapshot(t *testing.T, stage, victim string, want end) {
 		h.forget(t)
 		h.boot(t)
 		return
+	}
+	if want == done && !h.memory && slices.Contains([]string{"frozen", "made", "cut"}, stage) {
+		h.byAgent(t, victim)
 	}
 	h.sound(t, true)
 	h.forget(t)
@@ -322,7 +330,7 @@ func (h *hardy) waitCuts(t *testing.T, what string, is func(*snapshotsv1.VolumeS
 				return fmt.Sprintf("%s: %+v", cuts[i].Name, cuts[i].Status)
 			}
 		}
-		if len(cuts) != len(counters) {
+		if len(cuts) != len(written) {
 			return fmt.Sprint("there are ", len(cuts))
 		}
 		return ""

@@ -39,8 +39,8 @@ func (h *hardy) victims() map[string]func(*testing.T) {
 	}
 	return map[string]func(*testing.T){
 		"nothing":               nothing,
-		"agent hangs":           h.waitPaused,
-		"agent freezes nothing": h.notBelieved,
+		"agent hangs":           h.pausedInstead,
+		"agent freezes nothing": h.pausedInstead,
 		"controller":            func(t *testing.T) { h.killComponent(t, names.VirtController, "") },
 		"handler":               func(t *testing.T) { h.killComponent(t, names.VirtHandler, h.from) },
 		"api":                   func(t *testing.T) { h.killComponent(t, names.VirtAPI, "") },
@@ -63,6 +63,11 @@ func (h *hardy) victims() map[string]func(*testing.T) {
 		"change":   h.change,
 		"migrate":  func(t *testing.T) { h.migrate(t, fmt.Sprintf("amid-%d", h.n)) },
 		"start":    h.mayNotStart,
+		"cut gone": h.loseCut,
+		"snapshot gone": func(t *testing.T) {
+			h.loseBase(t)
+			h.settledRestore(t, failed)
+		},
 
 		"name taken": h.takeName,
 		"delete VM": func(t *testing.T) {
@@ -178,18 +183,34 @@ func (h *hardy) thawedBy(t *testing.T) (who string) {
 	return who
 }
 
-// waitPaused waits until a guest whose agent hangs is paused, or the snapshot is over already.
-func (h *hardy) waitPaused(t *testing.T) {
+// pausedInstead waits for the snapshot of a guest whose agent hangs, or says that it has frozen what it has not: the
+// guest was paused, for all of the time that the volumes took.
+func (h *hardy) pausedInstead(t *testing.T) {
 	t.Helper()
 	h.settledSnapshot(t, done)
+	h.quiesced(t, snapshotv1beta1.VMSnapshotNoGuestAgentIndication, snapshotv1beta1.VMSnapshotOnlineSnapshotIndication,
+		snapshotv1beta1.VMSnapshotPausedIndication)
 }
 
-// notBelieved waits for the snapshot of a guest whose agent freezes nothing: it was paused.
-func (h *hardy) notBelieved(t *testing.T) {
+// byAgent checks that the agent froze the guest, which the stages of a frozen guest have seen. When the guest ended
+// amid it, the next one may have written before all volumes were cut.
+func (h *hardy) byAgent(t *testing.T, victim string) {
 	t.Helper()
-	h.settledSnapshot(t, done)
-	if said := indications(h.snapshot); !slices.Contains(said, snapshotv1beta1.VMSnapshotPausedIndication) {
-		t.Errorf("an agent that froze nothing is believed: %v", said)
+	want := []snapshotv1beta1.Indication{
+		snapshotv1beta1.VMSnapshotGuestAgentIndication, snapshotv1beta1.VMSnapshotOnlineSnapshotIndication,
+	}
+	ends := slices.Contains([]string{"launcher", "QEMU", "restart"}, victim)
+	if ends && slices.Contains(indications(h.snapshot), snapshotv1beta1.VMSnapshotQuiesceTimeoutIndication) {
+		want = append(want, snapshotv1beta1.VMSnapshotQuiesceTimeoutIndication)
+	}
+	h.quiesced(t, want...)
+}
+
+// quiesced checks all that the snapshot says of its guest.
+func (h *hardy) quiesced(t *testing.T, want ...snapshotv1beta1.Indication) {
+	t.Helper()
+	if said := indications(h.snapshot); !slices.Equal(said, want) {
+		t.Errorf("%s has the indications %v, and not %v", h.snapshot.Name, said, want)
 	}
 }
 
