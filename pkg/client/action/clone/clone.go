@@ -50,6 +50,8 @@ type Options struct {
 	Target string
 
 	LabelFilters, AnnotationFilters []string
+	// TemplateLabelFilters and TemplateAnnotationFilters are those of the VM's template, and so of its instances.
+	TemplateLabelFilters, TemplateAnnotationFilters []string
 	// MACs are the new VM's addresses by interface; others are made.
 	MACs map[string]string
 	// Serial is the SMBIOS serial; empty has one made.
@@ -87,6 +89,9 @@ func New(namespace, name string, o Options) *clonev1beta1.VirtualMachineClone {
 				APIGroup: &machine.Group, Kind: machine.Kind, Name: o.Target,
 			},
 			LabelFilters: o.LabelFilters, AnnotationFilters: o.AnnotationFilters,
+			Template: clonev1beta1.VirtualMachineCloneTemplateFilters{
+				LabelFilters: o.TemplateLabelFilters, AnnotationFilters: o.TemplateAnnotationFilters,
+			},
 			NewMacAddresses: o.MACs, Patches: o.Patches,
 		},
 	}

@@ -44,6 +44,7 @@ in the cluster. "virtctl clone" does the same in one step, and waits.`,
 			virtctl create clone --source-name demo --target-name demo-copy
 			virtctl create clone --source-name before-upgrade --source-type snapshot --target-name demo-copy
 			virtctl create clone --source-name demo --label-filter '*' --label-filter '!some/key'
+			virtctl create clone --source-name demo --template-label-filter '*' --template-label-filter '!some/key'
 			virtctl create clone --source-name demo --new-mac-address default:02-00-00-00-00-17
 			virtctl create clone --source-name demo -n team-a --target-namespace team-b
 			virtctl create clone --source-name demo | kubectl create -f -`),
@@ -65,6 +66,10 @@ in the cluster. "virtctl clone" does the same in one step, and waits.`,
 	flags.StringVar(&o.TargetType, "target-type", "vm", "`TYPE` of the target: vm")
 	flags.StringArrayVar(&o.LabelFilters, "label-filter", nil, "`FILTER` of labels (can be repeated)")
 	flags.StringArrayVar(&o.AnnotationFilters, "annotation-filter", nil, "`FILTER` of annotations (can be repeated)")
+	flags.StringArrayVar(&o.TemplateLabelFilters, "template-label-filter", nil,
+		"`FILTER` of labels of the VM's template (can be repeated)")
+	flags.StringArrayVar(&o.TemplateAnnotationFilters, "template-annotation-filter", nil,
+		"`FILTER` of annotations of the VM's template (can be repeated)")
 	flags.StringArrayVar(&o.MACs, "new-mac-address", nil,
 		"`INTERFACE:MAC` of the new VM, the MAC with dashes (can be repeated)")
 	flags.StringVar(&o.Serial, "new-smbios-serial", "", "SMBIOS `SERIAL` number of the new VM")
