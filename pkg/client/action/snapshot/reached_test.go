@@ -78,7 +78,8 @@ func TestRestoredSaysWhatIsLeft(t *testing.T) {
 	} {
 		r := &snapshotv1beta1.VirtualMachineRestore{Status: &snapshotv1beta1.VirtualMachineRestoreStatus{
 			Conditions: []snapshotv1beta1.Condition{{
-				Type: snapshotv1beta1.ConditionFailure, Status: corev1.ConditionTrue, Reason: "no room", Message: message,
+				Type: snapshotv1beta1.ConditionFailure, Status: corev1.ConditionTrue,
+				Reason: "no room", Message: message,
 			}},
 		}}
 		r.Namespace, r.Name = "ns", "r"
