@@ -39,14 +39,14 @@ const (
 
 // Goals of snapshots and restores.
 const (
-	snapshotLimit = 3   // times as many bare VolumeSnapshots as the VM has disks, made at once
+	snapshotLimit = 3   // times the bare VolumeSnapshots of the disks, at once
 	frozenLimit   = 300 // ms
 	restoreLimit  = 2 * time.Second
 )
 
-// snapshots measures a snapshot of a running VM with three disks beside VolumeSnapshots of all three at once, and of one
-// of them alone, how long its guest does not write meanwhile, and how long a restore takes until the guest is back at its prompt, beside the first
-// start of the same VM.
+// snapshots measures a snapshot of a running VM with three disks beside VolumeSnapshots of all three at once, and of
+// one of them alone, how long its guest does not write meanwhile, and how long a restore takes until the guest is back
+// at its prompt, beside the first start of the same VM.
 func snapshots(ctx context.Context, b *bench) ([]Row, error) {
 	var s snapshotSamples
 	for round := range max(b.rounds/3, 1) {

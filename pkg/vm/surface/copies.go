@@ -14,8 +14,8 @@ func copyKinds() []Kind {
 			Name: "VirtualMachineSnapshot", Fields: snapshotFields, plain: true,
 			prototype: v1beta1.VirtualMachineSnapshotSpec{},
 			rest: "Of `snapshot.kubevirt.io`; docs/snapshots.md. With the annotation " +
-				"`virtkit.io/include-memory: \"true\"`, which virtkit adds to KubeVirt's API, the snapshot has the guest's " +
-				"memory, too. The spec cannot be changed.",
+				"`virtkit.io/include-memory: \"true\"`, which virtkit adds to KubeVirt's API, the snapshot has the " +
+				"guest's memory, too. The spec cannot be changed.",
 		},
 		{
 			Name: "VirtualMachineSnapshotContent", Fields: contentFields, plain: true,
