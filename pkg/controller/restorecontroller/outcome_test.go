@@ -65,8 +65,8 @@ func TestOutcome(t *testing.T) {
 	committed := viewOf(t)
 	metav1.SetMetaDataAnnotation(&committed.VM.ObjectMeta, LastAnnotation, mark(committed.Restore))
 	for want, v := range map[string]*View{
-		"VM vm is the old one, whole: nothing of it was replaced":                                        viewOf(t),
-		"VM vm is the new one, whole":                                                                    committed,
+		"VM vm is the old one, whole: nothing of it was replaced":                                 viewOf(t),
+		"VM vm is the new one, whole":                                                             committed,
 		"VM vm has its old spec, and claims of it are replaced already; restore snapshot s again": begunView(t),
 	} {
 		if got := v.outcome(); got != want {

@@ -270,11 +270,8 @@ func TestUpSaysWhatVolumesCannotDo(t *testing.T) {
 	if err := unix.Statfs("/dev/shm", &on); err != nil || on.Type != unix.TMPFS_MAGIC {
 		t.Skip("there is no tmpfs at /dev/shm, which has no reflinks")
 	}
-	dir, err := os.MkdirTemp("/dev/shm", "up-test-*")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { os.RemoveAll(dir) })
+	t.Setenv("TMPDIR", "/dev/shm")
+	dir := t.TempDir()
 	if err := os.MkdirAll(filepath.Join(dir, "csi", "pool", "volumes"), 0o700); err != nil {
 		t.Fatal(err)
 	}

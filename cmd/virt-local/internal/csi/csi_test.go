@@ -17,11 +17,8 @@ func TestLimits(t *testing.T) {
 	if err := unix.Statfs("/dev/shm", &on); err != nil || on.Type != unix.TMPFS_MAGIC {
 		t.Skip("there is no tmpfs at /dev/shm, which has no reflinks")
 	}
-	dir, err := os.MkdirTemp("/dev/shm", "limits-test-*")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { os.RemoveAll(dir) })
+	t.Setenv("TMPDIR", "/dev/shm")
+	dir := t.TempDir()
 	in := &instance.Instance{StateDir: dir, Storage: instance.CSI}
 	says := func(of *instance.Instance) bool {
 		t.Helper()

@@ -16,11 +16,8 @@ func TestPossible(t *testing.T) {
 	if err := unix.Statfs("/dev/shm", &on); err != nil || on.Type != unix.TMPFS_MAGIC {
 		t.Skip("there is no tmpfs at /dev/shm")
 	}
-	dir, err := os.MkdirTemp("/dev/shm", "reflink-test-*")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { os.RemoveAll(dir) })
+	t.Setenv("TMPDIR", "/dev/shm")
+	dir := t.TempDir()
 	if possible, err := Possible(dir); err != nil || possible {
 		t.Errorf("a tmpfs: %t, %v", possible, err)
 	}
