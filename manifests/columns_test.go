@@ -57,6 +57,31 @@ func TestKubectlShows(t *testing.T) {
 	}
 }
 
+// A column shows a field that the kind has: the API server takes any path, and the column of a wrong one stays empty.
+func TestColumnsShowFields(t *testing.T) {
+	for _, o := range decode(t, "crds/*.yaml") {
+		crd := typed[apiextensionsv1.CustomResourceDefinition](t, o)
+		for _, version := range crd.Spec.Versions {
+			for _, column := range version.AdditionalPrinterColumns {
+				at := *version.Schema.OpenAPIV3Schema
+				path, _, _ := strings.Cut(strings.TrimPrefix(column.JSONPath, "."), "[") // of a list, what it is of
+				if strings.HasPrefix(path, "metadata.") {
+					continue
+				}
+				for name := range strings.SplitSeq(path, ".") {
+					next, ok := at.Properties[name]
+					if !ok {
+						t.Errorf("%s %s: column %s shows %s, which it does not have", crd.Spec.Names.Kind, version.Name,
+							column.Name, column.JSONPath)
+						break
+					}
+					at = next
+				}
+			}
+		}
+	}
+}
+
 // Sets can be scaled, and say how many replicas they want, without which an autoscaler would leave them alone.
 func TestScale(t *testing.T) {
 	for _, o := range decode(t, "crds/*.yaml") {

@@ -67,6 +67,37 @@ func TestRolesOfSnapshots(t *testing.T) {
 	}
 }
 
+// Who may clone what is in a namespace to another one may edit it, not only view it.
+func TestRolesOfClonesToAnotherNamespace(t *testing.T) {
+	for role, may := range map[string]bool{
+		"kubevirt.io:view": false, "kubevirt.io:edit": true, "kubevirt.io:admin": true, "kubevirt.io:default": false,
+	} {
+		rules := find[rbacv1.ClusterRole](t, "ClusterRole", role).Rules
+		allowed := slices.ContainsFunc(rules, func(rule rbacv1.PolicyRule) bool {
+			return slices.Contains(rule.APIGroups, "clone.kubevirt.io") &&
+				slices.Contains(rule.Resources, "virtualmachineclones/source") && slices.Contains(rule.Verbs, "create")
+		})
+		if allowed != may {
+			t.Errorf("%s may create virtualmachineclones/source: %t", role, allowed)
+		}
+	}
+}
+
+// The standard roles include ours of the same name, and no other role does.
+func TestRolesAreAggregated(t *testing.T) {
+	const to = "rbac.authorization.k8s.io/aggregate-to-"
+	for role, standard := range map[string]string{
+		"kubevirt.io:view": "view", "kubevirt.io:edit": "edit", "kubevirt.io:admin": "admin", "kubevirt.io:default": "",
+	} {
+		labels := find[rbacv1.ClusterRole](t, "ClusterRole", role).Labels
+		for _, other := range []string{"view", "edit", "admin"} {
+			if in := labels[to+other] == "true"; in != (other == standard) {
+				t.Errorf("%s is part of %s: %t", role, other, in)
+			}
+		}
+	}
+}
+
 // The KubeVirt resource of a new installation has a configuration, for clients that patch below it.
 func TestConfigurationIsWrittenOut(t *testing.T) {
 	if kv := find[v1.KubeVirt](t, "KubeVirt", "kubevirt"); kv.Spec.Configuration.DeveloperConfiguration == nil {

@@ -35,7 +35,7 @@ const (
 
 // Goals of snapshots and restores.
 const (
-	snapshotLimit = 3   // times a bare VolumeSnapshot
+	snapshotLimit = 3   // times the bare VolumeSnapshots of the disks, at once
 	frozenLimit   = 300 // ms
 	restoreLimit  = 2 * time.Second
 )

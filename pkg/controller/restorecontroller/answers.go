@@ -37,7 +37,8 @@ func (v *View) refused(err error) *Step {
 	return &Step{
 		Release: v.held(), RemoveFinalizer: true,
 		Events: []Event{{
-			corev1.EventTypeWarning, reasonError, "VirtualMachineRestore is deleted before its end: " + err.Error(),
+			corev1.EventTypeWarning, reasonError,
+			fmt.Sprintf("VirtualMachineRestore is deleted before its end: %v; %s", err, v.outcome()),
 		}},
 	}
 }

@@ -30,7 +30,8 @@ func TestRefused(t *testing.T) {
 		},
 		"being deleted": {
 			err: forbidden, deleted: true,
-			want: "ends, releases: VirtualMachineRestore is deleted before its end: create PVC",
+			want: `ends, releases: VirtualMachineRestore is deleted before its end: create PVC: persistentvolumeclaims "c" ` +
+				"is forbidden: exceeded quota; VM vm is the old one, whole: nothing of it was replaced",
 		},
 		"a conflict":         {err: apierrors.NewConflict(claimsResource, "c", errors.New("changed"))},
 		"gone":               {err: apierrors.NewNotFound(claimsResource, "c")},

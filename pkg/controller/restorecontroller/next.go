@@ -175,6 +175,9 @@ func (v *View) awaitTarget() Step {
 	if v.Restore.Spec.TargetReadinessPolicy != nil {
 		policy = *v.Restore.Spec.TargetReadinessPolicy
 	}
+	if v.begun() { // the old VM is not whole any more: it goes on once the guest has ended
+		policy = v1beta1.VirtualMachineRestoreWaitEventually
+	}
 	wait := func(text, event string) Step {
 		status := v.Restore.Status.DeepCopy()
 		v.say(status, corev1.ConditionFalse, text, text)

@@ -124,13 +124,29 @@ func isStuck(status *v1beta1.VirtualMachineRestoreStatus) bool {
 func (v *View) giveUp(text string) Step {
 	status := v.Restore.Status.DeepCopy()
 	v.say(status, corev1.ConditionFalse, text, text)
+	message := text + "; " + v.outcome()
 	conditions.Set(&status.Conditions, v1beta1.Condition{
-		Type: v1beta1.ConditionFailure, Status: corev1.ConditionTrue, Reason: text,
+		Type: v1beta1.ConditionFailure, Status: corev1.ConditionTrue, Reason: text, Message: message,
 	}, v.Now)
 	return Step{
 		Status: status, Release: v.held(),
-		Events: []Event{{corev1.EventTypeWarning, reasonFailed, "VirtualMachineRestore failed " + text}},
+		Events: []Event{{corev1.EventTypeWarning, reasonFailed, "VirtualMachineRestore failed " + message}},
 	}
+}
+
+// outcome returns what the target is when the restore ends as the view shows it: the old VM or the new one.
+func (v *View) outcome() string {
+	target := v.Restore.Spec.Target.Name
+	switch {
+	case v.VM == nil:
+		return fmt.Sprintf("VM %s was not made", target)
+	case v.committed():
+		return fmt.Sprintf("VM %s is the new one, whole", target)
+	case v.begun(): // only one that is deleted ends there
+		return fmt.Sprintf("VM %s has its old spec, and claims of it are replaced already; restore snapshot %s again",
+			target, v.Restore.Spec.VirtualMachineSnapshotName)
+	}
+	return fmt.Sprintf("VM %s is the old one, whole: nothing of it was replaced", target)
 }
 
 // saysNot reports that the restore does not say a text yet.

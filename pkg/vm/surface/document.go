@@ -19,17 +19,23 @@ other field of its ` + "`spec`" + ` is refused with a message that names the fie
 zero and switched-off values of other fields say nothing and are accepted.
 
 "Shows in" says what a field changes: the guest's virtual hardware (domain), its images (disk), what cloud-init
-reads (cloud-init), its connection (network), the launcher pod (pod), when it starts and stops (lifecycle), or the
-installation (install).
+reads (cloud-init), its connection (network), the launcher pod (pod), when it starts and stops (lifecycle), the
+installation (install), or what a snapshot, restore, clone or export makes (copy).
 `)
 	for _, kind := range Kinds() {
 		fmt.Fprintf(&out, "\n## %s\n", kind.Name)
 		fields := kind.Fields
 		if kind.own != nil {
 			fields = kind.own
+		}
+		if kind.rest != "" {
 			fmt.Fprintf(&out, "\n%s\n", kind.rest)
 		}
-		for _, group := range groups(fields) {
+		sections := []group{{fields: fields}}
+		if !kind.plain {
+			sections = groups(fields)
+		}
+		for _, group := range sections {
 			if group.title != "" {
 				fmt.Fprintf(&out, "\n### %s\n", group.title)
 			}

@@ -33,6 +33,7 @@ const (
 	Pod       Effect = "pod"        // the launcher pod, and so scheduling
 	Life      Effect = "lifecycle"  // when the guest starts, stops, is replaced
 	Install   Effect = "install"    // the installation as a whole
+	Copy      Effect = "copy"       // what a snapshot, restore, clone or export makes
 )
 
 // Field is one entry of the table.
@@ -57,8 +58,11 @@ type Kind struct {
 	prototype any
 	// own are the fields that the generated page lists where the others are another kind's, which rest says; nil for
 	// all.
-	own  []Field
+	own []Field
+	// rest is what the page says before the table.
 	rest string
+	// plain has the page show one table without headings.
+	plain bool
 }
 
 // unsupportedDetail returns the error text for a field that is not in the table.

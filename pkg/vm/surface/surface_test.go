@@ -94,6 +94,44 @@ func TestTable(t *testing.T) {
 	}
 }
 
+// The kinds of snapshots, restores, clones and exports are KubeVirt's with all fields, also those of a later version:
+// admission refuses none of them as unsupported, so each must be honoured, and be in the table.
+func TestCopyKindsAreWhole(t *testing.T) {
+	names := map[string]bool{}
+	for _, kind := range copyKinds() {
+		names[kind.Name] = true
+		for _, path := range missing(reflect.TypeOf(kind.prototype), tree(kind.Fields), "") {
+			t.Errorf("%s: spec.%s is not in the table", kind.Name, path)
+		}
+	}
+	for _, name := range []string{
+		"VirtualMachineSnapshot", "VirtualMachineSnapshotContent", "VirtualMachineRestore", "VirtualMachineClone",
+		"VirtualMachineExport",
+	} {
+		if !names[name] || !strings.Contains(Markdown(), "\n## "+name+"\n") {
+			t.Errorf("the page does not have %s", name)
+		}
+	}
+}
+
+// missing returns the fields of a struct that are neither in the table nor below an entry of it.
+func missing(of reflect.Type, at *node, prefix string) (out []string) {
+	of = element(of)
+	for i := range of.NumField() {
+		name, inline := jsonName(of.Field(i))
+		switch next := at.children[name]; {
+		case inline:
+			out = append(out, missing(of.Field(i).Type, at, prefix)...)
+		case name == "":
+		case next == nil:
+			out = append(out, prefix+name)
+		case next.entry == nil:
+			out = append(out, missing(of.Field(i).Type, next, prefix+name+".")...)
+		}
+	}
+	return out
+}
+
 func TestUnsupported(t *testing.T) {
 	tail := ": not supported by virtkit " + version.Get().GitVersion + "; see docs/api-surface.md"
 	for name, tc := range map[string]struct {

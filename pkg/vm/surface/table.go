@@ -8,7 +8,7 @@ import (
 
 // Kinds returns the table of each kind that virt-api admits.
 func Kinds() []Kind {
-	return []Kind{
+	return append([]Kind{
 		{
 			Name: "VirtualMachine", Fields: virtualMachineFields(), prototype: v1.VirtualMachineSpec{},
 			own: machineFields, rest: "And under `spec.template.spec` everything of a VirtualMachineInstance, below.",
@@ -32,7 +32,7 @@ func Kinds() []Kind {
 		},
 		{Name: "MigrationPolicy", Fields: policyFields, prototype: v1alpha1.MigrationPolicySpec{}},
 		{Name: "KubeVirt", Fields: kubeVirtFields, prototype: v1.KubeVirtSpec{}},
-	}
+	}, copyKinds()...)
 }
 
 // virtualMachineFields returns a VirtualMachine's own fields, and the VMI's below template.spec.

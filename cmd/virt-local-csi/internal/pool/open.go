@@ -1,7 +1,6 @@
 package pool
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"os"
@@ -13,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/virtkit/virtkit/pkg/service/files/loop"
+	"github.com/virtkit/virtkit/pkg/service/files/reflink"
 )
 
 const (
@@ -47,7 +47,7 @@ func Open(dir string) (*Pool, error) {
 	case !errors.Is(err, os.ErrNotExist):
 		return nil, fmt.Errorf("open the pool: %w", err)
 	default:
-		reflinks, err := canReflink(root)
+		reflinks, err := reflink.Possible(root)
 		if err != nil {
 			return nil, err
 		}
@@ -84,26 +84,6 @@ func inUse(root string) (bool, error) {
 		return false, fmt.Errorf("open the pool: %w", err)
 	}
 	return len(entries) > 0, nil
-}
-
-// canReflink reports whether files in dir can share blocks.
-func canReflink(dir string) (bool, error) {
-	a, err := os.CreateTemp(dir, ".reflink-*")
-	if err != nil {
-		return false, fmt.Errorf("try reflinks: %w", err)
-	}
-	defer os.Remove(a.Name())
-	defer a.Close()
-	b, err := os.CreateTemp(dir, ".reflink-*")
-	if err != nil {
-		return false, fmt.Errorf("try reflinks: %w", err)
-	}
-	defer os.Remove(b.Name())
-	defer b.Close()
-	if _, err := a.Write(bytes.Repeat([]byte{1}, 4096)); err != nil {
-		return false, fmt.Errorf("try reflinks: %w", err)
-	}
-	return unix.IoctlFileClone(int(b.Fd()), int(a.Fd())) == nil, nil
 }
 
 // format makes the XFS in a sparse file as large as the file system that it is on: what there is room for is decided

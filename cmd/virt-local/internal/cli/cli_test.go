@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/tools/clientcmd/api"
 
@@ -199,7 +200,7 @@ func TestChooseStorage(t *testing.T) {
 func TestStatusOutput(t *testing.T) {
 	s := cluster.Status{
 		Name: "test", StateDir: "/state", Server: "https://10.99.0.1:6443", Kubeconfig: "/k",
-		AuditLog: "/state/audit.log",
+		AuditLog: "/state/audit.log", StorageLimits: "copies only",
 		Components: []cluster.ProcessStatus{
 			{Name: "control-plane", Running: true, PID: 10, AgeSeconds: 90, MemoryBytes: 350 << 20, Log: "/l"},
 			{Name: "kubelet", Node: "node1", Log: "/l2"},
@@ -215,7 +216,7 @@ func TestStatusOutput(t *testing.T) {
 		Kept: []provision.Data{
 			{
 				Volume: "pvc-1", Path: "/state/volumes/pvc-1", Bytes: 5<<20 + 1,
-				Remove: "sudo rm -rf '/state/volumes/pvc-1'",
+				Remove: "sudo virt-local volume remove pvc-1",
 			},
 		},
 	}
@@ -226,6 +227,7 @@ func TestStatusOutput(t *testing.T) {
 	want := `Instance   test
 Server     https://10.99.0.1:6443
 State      /state
+Storage    copies only
 
 NODE    READY   IP                              PODS                                    MESSAGE
 node1   false   10.99.0.11                      10.128.1.0/24                           it is not Ready: x
@@ -236,7 +238,7 @@ control-plane           10    90s   350 MiB
 kubelet         node1   -     -     not running; see /l2
 
 KEPT DATA              SIZE    REMOVE IT WITH
-/state/volumes/pvc-1   6 MiB   sudo rm -rf '/state/volumes/pvc-1'
+/state/volumes/pvc-1   6 MiB   sudo virt-local volume remove pvc-1
 `
 	if diff := cmp.Diff(want, out.String()); diff != "" {
 		t.Error(diff)
@@ -251,9 +253,32 @@ KEPT DATA              SIZE    REMOVE IT WITH
 			`"components":[{"name":"control-plane","running":true,"pid":10,"ageSeconds":90,"memoryBytes":367001600,"log":"/l"},{"name":"kubelet","node":"node1","running":false,"log":"/l2"}],` +
 			`"nodes":[{"name":"node1","ip":"10.99.0.11","podNetwork":"10.128.1.0/24","ready":false,"message":"it is not Ready: x"},` +
 			`{"name":"node2","ip":"10.99.0.12","podNetwork":"10.128.2.0/24","ips":["10.99.0.12","fd76:6c6f:6300::12"],` +
-			`"podNetworks":["10.128.2.0/24","fd76:6c6f:6300:102::/64"],"ready":true}],"kept":[{"volume":"pvc-1","path":"/state/volumes/pvc-1","bytes":5242881,"remove":"sudo rm -rf '/state/volumes/pvc-1'"}]}`
+			`"podNetworks":["10.128.2.0/24","fd76:6c6f:6300:102::/64"],"ready":true}],"storageLimits":"copies only","kept":[{"volume":"pvc-1","path":"/state/volumes/pvc-1","bytes":5242881,"remove":"sudo virt-local volume remove pvc-1"}]}`
 	if diff := cmp.Diff(wantJSON, string(b)); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// `up` says what volumes cannot do, and nothing where they can do everything.
+func TestUpSaysWhatVolumesCannotDo(t *testing.T) {
+	var out bytes.Buffer
+	in := &instance.Instance{StateDir: t.TempDir(), Storage: instance.CSI}
+	if err := printLimits(&out, in); err != nil || out.Len() > 0 {
+		t.Errorf("%q, %v", out.String(), err)
+	}
+	var on unix.Statfs_t
+	if err := unix.Statfs("/dev/shm", &on); err != nil || on.Type != unix.TMPFS_MAGIC {
+		t.Skip("there is no tmpfs at /dev/shm, which has no reflinks")
+	}
+	t.Setenv("TMPDIR", "/dev/shm")
+	dir := t.TempDir()
+	if err := os.MkdirAll(filepath.Join(dir, "csi", "pool", "volumes"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	in.StateDir = dir
+	if err := printLimits(&out, in); err != nil || !strings.HasPrefix(out.String(), "Its volumes are on a file system "+
+		"without reflinks: snapshots and clones are copies") {
+		t.Errorf("%q, %v", out.String(), err)
 	}
 }
 

@@ -68,7 +68,11 @@ func runStatus(ctx context.Context, w *which, output string, out io.Writer) erro
 // pkg/client (tests/arch).
 func printStatus(out io.Writer, s cluster.Status) error {
 	tw := tabwriter.NewWriter(out, 0, 8, 3, ' ', 0)
-	fmt.Fprintf(tw, "Instance\t%s\nServer\t%s\nState\t%s\n\n", s.Name, s.Server, s.StateDir)
+	fmt.Fprintf(tw, "Instance\t%s\nServer\t%s\nState\t%s\n", s.Name, s.Server, s.StateDir)
+	if s.StorageLimits != "" {
+		fmt.Fprintf(tw, "Storage\t%s\n", s.StorageLimits)
+	}
+	fmt.Fprintln(tw)
 	fmt.Fprintln(tw, "NODE\tREADY\tIP\tPODS\tMESSAGE")
 	for _, n := range s.Nodes {
 		fmt.Fprintf(tw, "%s\t%v\t%s\t%s\t%s\n", n.Name, n.Ready, both(n.IP, n.IPs), both(n.PodNet, n.PodNets),

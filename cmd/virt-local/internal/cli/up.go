@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -16,6 +17,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/virtkit/virtkit/cmd/virt-local/internal/cluster"
+	"github.com/virtkit/virtkit/cmd/virt-local/internal/csi"
 	"github.com/virtkit/virtkit/cmd/virt-local/internal/hostnet"
 	"github.com/virtkit/virtkit/cmd/virt-local/internal/images"
 	"github.com/virtkit/virtkit/cmd/virt-local/internal/instance"
@@ -135,10 +137,22 @@ func runUp(ctx context.Context, o upOptions) error {
 		return err
 	}
 	fmt.Fprintf(os.Stderr, "\nCluster %q is up: %d nodes, %.1f s.\n", in.Name, in.Nodes, time.Since(begin).Seconds())
+	if err := printLimits(os.Stderr, in); err != nil {
+		return err
+	}
 	if o.hints {
 		printNext(in, o.which)
 	}
 	return nil
+}
+
+// printLimits says what volumes cannot do on this machine, if there is such.
+func printLimits(out io.Writer, in *instance.Instance) error {
+	limits, err := csi.Limits(in)
+	if err == nil && limits != "" {
+		fmt.Fprintf(out, "Its %s.\n", limits)
+	}
+	return err
 }
 
 // checkStorage finds out, before anything is changed, whether the machine can have the volumes that the instance would.

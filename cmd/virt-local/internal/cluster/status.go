@@ -28,6 +28,8 @@ type Status struct {
 	Ready      bool            `json:"ready"`
 	Components []ProcessStatus `json:"components"`
 	Nodes      []NodeStatus    `json:"nodes"`
+	// StorageLimits is what volumes cannot do on this machine's file system; empty when they can do everything.
+	StorageLimits string `json:"storageLimits,omitempty"`
 	// Kept is data without a PersistentVolume, which nothing removes by itself.
 	Kept []provision.Data `json:"kept,omitempty"`
 }
@@ -123,6 +125,9 @@ func ReadStatus(ctx context.Context, in *instance.Instance) (Status, error) {
 		s.Ready = false
 		return s, nil
 	}
+	if s.StorageLimits, err = csi.Limits(in); err != nil {
+		return s, err
+	}
 	s.Kept, err = kept(ctx, in, admin)
 	return s, err
 }
@@ -146,19 +151,31 @@ func kept(ctx context.Context, in *instance.Instance, admin kubeconfig.Credentia
 		}
 		for _, o := range orphans {
 			all = append(all, provision.Data{
-				Volume: o.Name, Path: o.Kind + " " + o.Name, Bytes: o.Bytes,
-				Remove: "sudo virt-local volume remove " + o.Name + nameFlags(in),
+				Volume: o.Name, Path: o.Kind + " " + o.Name, Bytes: o.Bytes, Remove: removal(in, o.Name),
 			})
 		}
 	}
+	old, err := keptOf(in, disk, volumes)
+	return append(all, old...), err
+}
+
+// keptOf describes the data of volumes of the provisioner that there was before the CSI driver.
+func keptOf(in *instance.Instance, disk provision.Disk, volumes []string) ([]provision.Data, error) {
+	var all []provision.Data
 	for _, volume := range volumes {
 		data, err := disk.Describe(volume)
 		if err != nil {
 			return nil, err
 		}
+		data.Remove = removal(in, volume)
 		all = append(all, data)
 	}
 	return all, nil
+}
+
+// removal returns the command that removes kept data for good, whose it ever was.
+func removal(in *instance.Instance, volume string) string {
+	return "sudo virt-local volume remove " + volume + nameFlags(in)
 }
 
 // nameFlags returns the flags that name an instance, for use in hints.

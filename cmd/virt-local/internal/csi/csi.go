@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"syscall"
@@ -22,6 +23,15 @@ import (
 	"github.com/virtkit/virtkit/cmd/virt-local/internal/payload"
 	"github.com/virtkit/virtkit/cmd/virt-local/internal/pki"
 	"github.com/virtkit/virtkit/cmd/virt-local/internal/process"
+	"github.com/virtkit/virtkit/pkg/service/files/reflink"
+)
+
+// What the driver has in its directory: the pool, which is mounted in the driver's processes only where it is an XFS in
+// a file, and then looks empty from here.
+const (
+	poolDir     = "pool"
+	poolVolumes = "volumes"
+	poolImage   = "pool.img"
 )
 
 // The program's commands that run for long, by which their processes are known.
@@ -138,6 +148,35 @@ func Orphans(ctx context.Context, in *instance.Instance) ([]Orphan, error) {
 func Remove(ctx context.Context, in *instance.Instance, names []string) error {
 	_, err := run(ctx, in, append(append([]string{"remove"}, clusterFlags(in)...), names...)...)
 	return err
+}
+
+// Limits returns what the volumes of an instance cannot do, for users: they are on a file system without reflinks, as
+// in a pool that was made when the machine had no mkfs.xfs. It is empty when they can do everything, and before the
+// driver has made its pool. It asks the file system as the driver does, and needs no driver that runs.
+func Limits(in *instance.Instance) (string, error) {
+	if in.Storage != instance.CSI {
+		return "", nil
+	}
+	_, err := os.Stat(filepath.Join(Dir(in), poolImage))
+	if err == nil { // an XFS of its own
+		return "", nil
+	}
+	if !errors.Is(err, os.ErrNotExist) {
+		return "", fmt.Errorf("look at the pool: %w", err)
+	}
+	pool := filepath.Join(Dir(in), poolDir)
+	if _, err := os.Stat(filepath.Join(pool, poolVolumes)); errors.Is(err, os.ErrNotExist) {
+		return "", nil // the driver has not made it yet, or is making the XFS
+	}
+	possible, err := reflink.Possible(pool)
+	if err != nil {
+		return "", fmt.Errorf("look at the pool: %w", err)
+	}
+	if possible {
+		return "", nil
+	}
+	return "volumes are on a file system without reflinks: snapshots and clones are copies, which take their time, " +
+		"and a volume in use cannot be copied. A cluster that is made anew has its volumes on an XFS", nil
 }
 
 // Release detaches the loop devices of all volumes, when nothing of the cluster runs any more.

@@ -8,13 +8,10 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 
 	"golang.org/x/sys/unix"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
-
-	"github.com/virtkit/virtkit/pkg/service/files/loop"
 )
 
 // Unowned lists the volumes that have data but no PersistentVolume, and no claim that waits for one.
@@ -52,22 +49,17 @@ type Data struct {
 	Path   string `json:"path"`
 	// Bytes are those that it takes on the machine's disk.
 	Bytes int64 `json:"bytes"`
-	// Remove is the command that removes it for good.
+	// Remove is the command that removes it for good; Describe does not know the instance's name, and leaves it empty.
 	Remove string `json:"remove"`
 }
 
 // Describe returns what there is of a volume.
 func (d Disk) Describe(volume string) (Data, error) {
 	out := Data{Volume: volume, Path: filepath.Join(d.Dir, volume)}
-	var remove, devices []string
 	for _, dir := range []string{d.aside(), d.Dir} {
-		for _, ending := range []string{".json", ".dev", erasing, ".img" + erasing, ".img", ""} {
+		for _, ending := range []string{erasing, ".img" + erasing, ".img", ""} {
 			path := filepath.Join(dir, volume+ending)
 			if !exists(path) {
-				continue
-			}
-			remove = append(remove, quote(path))
-			if ending == ".json" || ending == ".dev" {
 				continue
 			}
 			bytes, err := allocated(path)
@@ -75,23 +67,9 @@ func (d Disk) Describe(volume string) (Data, error) {
 				return out, err
 			}
 			out.Path, out.Bytes = path, out.Bytes+bytes
-			loops, err := loop.Devices(path)
-			if err != nil {
-				return out, err
-			}
-			devices = append(devices, loops...)
 		}
 	}
-	if len(devices) > 0 {
-		out.Remove = "sudo losetup --detach " + strings.Join(devices, " ") + " && "
-	}
-	out.Remove += "sudo rm -rf " + strings.Join(remove, " ")
 	return out, nil
-}
-
-// quote makes one word of a shell command.
-func quote(path string) string {
-	return "'" + strings.ReplaceAll(path, "'", `'\''`) + "'"
 }
 
 func exists(path string) bool {

@@ -50,7 +50,7 @@ type Options struct {
 	Target string
 
 	LabelFilters, AnnotationFilters []string
-	// TemplateLabelFilters and TemplateAnnotationFilters are those of the VM's template.
+	// TemplateLabelFilters and TemplateAnnotationFilters are those of the VM's template, and so of its instances.
 	TemplateLabelFilters, TemplateAnnotationFilters []string
 	// MACs are the new VM's addresses by interface; others are made.
 	MACs map[string]string

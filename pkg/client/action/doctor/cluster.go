@@ -31,14 +31,15 @@ func (e *examination) cluster() {
 // ErrNoSnapshots is a cluster without CSI's kinds of snapshots.
 var ErrNoSnapshots = errors.New("the cluster does not have the kinds of snapshot.storage.k8s.io")
 
-// snapshots looks whether volumes can be snapshotted. A cluster need not have that.
+// snapshots looks whether volumes can be snapshotted. Without that VMs run all the same, but cannot be snapshotted.
 func (e *examination) snapshots() {
 	const name = "snapshots"
 	drivers, err := e.SnapshotDrivers.Value, e.SnapshotDrivers.Err
 	switch {
 	case errors.Is(err, ErrNoSnapshots):
-		e.add(Cluster, name, OK, "VMs cannot be snapshotted or cloned: "+err.Error(),
-			"install CSI's snapshot kinds and its snapshot controller, with a driver that has snapshots")
+		e.add(Cluster, name, Warning, "VMs cannot be snapshotted or cloned: "+err.Error(),
+			"install CSI's snapshot kinds (VolumeSnapshot, VolumeSnapshotContent, VolumeSnapshotClass) and its "+
+				"snapshot controller, with a driver that has snapshots")
 		return
 	case err != nil:
 		e.skip(Cluster, name, "snapshots of volumes are", err)

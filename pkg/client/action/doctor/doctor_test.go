@@ -181,7 +181,7 @@ func TestChecks(t *testing.T) {
 		},
 		{
 			"no snapshot kinds", func(f *Facts) { f.SnapshotDrivers = Read[[]string]{Err: ErrNoSnapshots} },
-			"snapshots", OK, "cannot be snapshotted", "snapshot controller",
+			"snapshots", Warning, "cannot be snapshotted", "snapshot controller",
 		},
 		{
 			"a driver without a class", func(f *Facts) { f.SnapshotDrivers.Value = []string{"other"} }, "snapshots", OK,

@@ -270,7 +270,7 @@ func TestPlanRestore(t *testing.T) {
 		"failed": {
 			lifecycle.RestoreKeep,
 			State{VM: restored("former-uid", nil), Restore: restore("Failure", "True", "no room")},
-			"restore ns/r failed: no room; it has replaced nothing",
+			"restore ns/r failed: no room",
 		},
 		"complete": {lifecycle.RestoreKeep, State{VM: restored("r-uid", nil), Restore: complete}, ""},
 		"another": {

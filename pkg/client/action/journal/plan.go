@@ -82,7 +82,7 @@ func restoreRefusal(m Machine, now State) string {
 	if r := now.Restore; r != nil {
 		switch done, err := snapshot.Restored(r); {
 		case err != nil:
-			return err.Error() + "; it has replaced nothing"
+			return err.Error()
 		case !done:
 			return fmt.Sprintf("restore %s is still under way (%s); wait until it is complete, or take it back with "+
 				"`kubectl delete vmrestore %s -n %s`", r.Name, snapshot.RestoreStage(r), r.Name, m.Namespace)

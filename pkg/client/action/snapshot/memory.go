@@ -11,8 +11,7 @@ import (
 	vmsnapshots "github.com/virtkit/virtkit/pkg/vm/snapshots"
 )
 
-// CheckMemory returns why the memory of a VM's guest cannot be in a snapshot, in virt-controller's words. vmi is nil
-// for none. A migration is no reason: virt-controller waits for its end.
+// CheckMemory returns MemoryTrouble as the error of --memory.
 func CheckMemory(vm *v1.VirtualMachine, vmi *v1.VirtualMachineInstance) error {
 	if !life.Running(vmi) {
 		state := string(vm.Status.PrintableStatus)
@@ -22,6 +21,17 @@ func CheckMemory(vm *v1.VirtualMachine, vmi *v1.VirtualMachineInstance) error {
 		return fmt.Errorf("--memory: the guest of %s/%s does not run (%s); start it, or leave --memory out",
 			vm.Namespace, vm.Name, state)
 	}
+	trouble := MemoryTrouble(vm, vmi)
+	if trouble == "" {
+		return nil
+	}
+	return fmt.Errorf("--memory of VM %s/%s: %s (a snapshot without --memory can be taken)", vm.Namespace, vm.Name,
+		trouble)
+}
+
+// MemoryTrouble returns why the memory of a VM's guest cannot be in a snapshot, in virt-controller's words, or "" when
+// it can. vmi is nil for none. A migration is no reason: virt-controller waits for its end.
+func MemoryTrouble(vm *v1.VirtualMachine, vmi *v1.VirtualMachineInstance) string {
 	volumes := vmsnapshots.Volumes(vm, vmi, vmsnapshots.Facts{})
 	for i := range volumes {
 		if volumes[i].Claim == "" {
@@ -35,9 +45,8 @@ func CheckMemory(vm *v1.VirtualMachine, vmi *v1.VirtualMachineInstance) error {
 		}
 	}
 	trouble := vmsnapshots.MemoryTrouble(vmi, volumes)
-	if trouble == "" || migrations.UnderWay(vmi) && !vmsnapshots.MemoryNever(trouble) {
-		return nil
+	if trouble == "" || vmi != nil && migrations.UnderWay(vmi) && !vmsnapshots.MemoryNever(trouble) {
+		return ""
 	}
-	return fmt.Errorf("--memory of VM %s/%s: %s (a snapshot without --memory can be taken)", vm.Namespace, vm.Name,
-		trouble)
+	return trouble
 }

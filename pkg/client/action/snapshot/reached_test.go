@@ -69,3 +69,22 @@ func TestReachedRestore(t *testing.T) {
 		t.Errorf("%q, want %q", got, want)
 	}
 }
+
+// A restore that failed is an error that has the condition's message, which says which VM is left, or else its reason.
+func TestRestoredSaysWhatIsLeft(t *testing.T) {
+	for want, message := range map[string]string{
+		"restore ns/r failed: no room; VM vm is the old one": "no room; VM vm is the old one",
+		"restore ns/r failed: no room":                       "",
+	} {
+		r := &snapshotv1beta1.VirtualMachineRestore{Status: &snapshotv1beta1.VirtualMachineRestoreStatus{
+			Conditions: []snapshotv1beta1.Condition{{
+				Type: snapshotv1beta1.ConditionFailure, Status: corev1.ConditionTrue,
+				Reason: "no room", Message: message,
+			}},
+		}}
+		r.Namespace, r.Name = "ns", "r"
+		if done, err := Restored(r); done || err == nil || err.Error() != want {
+			t.Errorf("%t, %v, want %q", done, err, want)
+		}
+	}
+}

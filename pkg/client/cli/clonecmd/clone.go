@@ -56,7 +56,8 @@ virtualmachineclones/source in the namespace of the source, which edit and admin
 virtualmachineclones in the other. Secrets, ConfigMaps, service accounts and networks that the VM names are not
 copied.
 
-A filter is a pattern of labels to keep, such as "*" or "app/*", or with "!" of those to drop.`,
+A filter is a pattern of labels to keep, such as "*" or "app/*", or with "!" of those to drop. The VM's template has
+labels and annotations of its own, which its instances and their pods get, and filters of its own.`,
 		Example: cli.Examples(f.Program, `
 			virtctl clone demo demo-copy --wait
 			virtctl clone before-upgrade demo-copy --from-snapshot
@@ -80,6 +81,10 @@ A filter is a pattern of labels to keep, such as "*" or "app/*", or with "!" of 
 	flags.StringArrayVar(&o.LabelFilters, "label-filter", nil, "`FILTER` of the VM's labels (can be repeated)")
 	flags.StringArrayVar(&o.AnnotationFilters, "annotation-filter", nil,
 		"`FILTER` of the VM's annotations (can be repeated)")
+	flags.StringArrayVar(&o.TemplateLabelFilters, "template-label-filter", nil,
+		"`FILTER` of labels of the VM's template (can be repeated)")
+	flags.StringArrayVar(&o.TemplateAnnotationFilters, "template-annotation-filter", nil,
+		"`FILTER` of annotations of the VM's template (can be repeated)")
 	flags.StringVar(&o.Serial, "new-smbios-serial", "", "SMBIOS `SERIAL` number of the copy")
 	flags.StringSliceVar(&o.Keep, "keep", nil, clone.KeepUsage)
 	flags.StringArrayVar(&o.Patches, "patch", nil, "JSON `PATCH` of the copy (can be repeated)")

@@ -1,6 +1,7 @@
 package clonecmd
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -68,6 +69,7 @@ func TestComplete(t *testing.T) {
 	} {
 		o := &Options{Creation: cli.NewCreation(nil), MACs: map[string]string{"default": "02:00:00:00:00:17"}}
 		o.Serial, o.LabelFilters = "S1", []string{"*", "!app"}
+		o.TemplateLabelFilters, o.TemplateAnnotationFilters = []string{"team"}, []string{"!note"}
 		if err := o.complete([]string{arg, "copy"}); err != nil {
 			t.Fatal(err)
 		}
@@ -79,7 +81,8 @@ func TestComplete(t *testing.T) {
 		got := made.Spec
 		if got.Source.Kind != want.kind || got.Source.Name != want.name || got.Target.Name != "copy" ||
 			got.NewMacAddresses["default"] != "02:00:00:00:00:17" || *got.NewSMBiosSerial != "S1" ||
-			len(got.LabelFilters) != 2 {
+			len(got.LabelFilters) != 2 || !slices.Equal(got.Template.LabelFilters, []string{"team"}) ||
+			!slices.Equal(got.Template.AnnotationFilters, []string{"!note"}) {
 			t.Errorf("%s: %+v", arg, got)
 		}
 	}

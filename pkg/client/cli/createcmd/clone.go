@@ -44,6 +44,7 @@ in the cluster. "virtctl clone" does the same in one step, and waits.`,
 			virtctl create clone --source-name demo --target-name demo-copy
 			virtctl create clone --source-name before-upgrade --source-type snapshot --target-name demo-copy
 			virtctl create clone --source-name demo --label-filter '*' --label-filter '!some/key'
+			virtctl create clone --source-name demo --template-label-filter '*' --template-label-filter '!some/key'
 			virtctl create clone --source-name demo --new-mac-address default:02-00-00-00-00-17
 			virtctl create clone --source-name demo -n team-a --target-namespace team-b
 			virtctl create clone --source-name demo | kubectl create -f -`),

@@ -15,7 +15,7 @@ func TestClone(t *testing.T) {
 		"clone-all.yaml": "--name c -n shop --source-name before --source-type vmsnapshot --target-name copy " +
 			"--target-type VirtualMachine" +
 			" --label-filter * --label-filter !app --annotation-filter a/* --new-smbios-serial s1" +
-			" --template-label-filter * --template-label-filter !b --template-annotation-filter c/*" +
+			" --template-label-filter b/* --template-label-filter !b/c --template-annotation-filter !d" +
 			" --new-mac-address default:02-00-00-00-00-17 --new-mac-address other:02-00-00-00-00-18" +
 			" --keep uuid,hostname --keep instance-id",
 		"clone-across.yaml": "--name c -n team-a --source-name demo --target-name demo --target-namespace team-b",

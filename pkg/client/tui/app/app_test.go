@@ -61,6 +61,7 @@ type fake struct {
 	nothing   bool   // there is nothing of anything
 	leaving   bool   // what was plugged in is unplugged, and the guest has not let go of it
 	keyless   bool   // the user has no SSH key
+	onClaims  bool   // all disks are on claims of the template's that can be snapshotted
 	shown     []string
 	ending    string           // a claim that is being deleted
 	plan      *evacuate.Report // of an evacuation; nil is one of three guests
@@ -162,6 +163,9 @@ func (f *fake) Machine(_ context.Context, key store.Key, _ bool) (*page.Details,
 	d := details(key)
 	if key.Name == "off" {
 		d.VMI = nil
+	}
+	if f.onClaims {
+		inSnapshots(d)
 	}
 	if f.leaving {
 		d.VMI.Spec.Volumes = d.VMI.Spec.Volumes[:0]
@@ -324,6 +328,9 @@ func (f *fake) TakeSnapshot(_ context.Context, m lifecycle.Target, name string, 
 	deadline := ""
 	if o.Deadline != nil {
 		deadline = o.Deadline.Duration.String()
+	}
+	if o.Memory {
+		name += " with memory"
 	}
 	f.done = append(f.done,
 		strings.TrimSpace(fmt.Sprintf("snapshot %s of %s %s %s", name, meant(m), deadline, o.Policy)))

@@ -32,7 +32,8 @@ func TestFormsOnShortScreens(t *testing.T) {
 		},
 		"resize": {[]string{"Volume", "Size"}, []string{"Size: give one"}},
 		"take": {
-			[]string{"Name", "Fails after", "If deleted", "Volumes"}, []string{"^s takes the snapshot", "Volumes: "},
+			[]string{"Name", "Fails after", "If deleted", "Volumes", "Memory"},
+			[]string{"^s takes the snapshot", "Volumes: "},
 		},
 		"restore":  {[]string{"VM", "If it runs", "Claims", "They stay", "The old ones"}, []string{"VM web runs"}},
 		"clone":    {[]string{"New VM"}, []string{"Name: give one"}},

@@ -31,6 +31,7 @@ const (
 	takeDeadline
 	takePolicy
 	takePartial
+	takeMemory
 )
 
 var takeForm = []formField{
@@ -43,6 +44,9 @@ var takeForm = []formField{
 	takePartial: {title: "Volumes", flag: "partial", boolean: true, options: []option{
 		{"", "all or nothing"}, {"partial", "those that can be"},
 	}},
+	takeMemory: {title: "Memory", flag: "memory", boolean: true, options: []option{
+		{"", "not in it"}, {"memory", "the guest's, too"},
+	}},
 }
 
 // take is what the page that takes a snapshot knows.
@@ -50,6 +54,7 @@ type take struct {
 	*Request
 	machine *store.Machine // the row when the page was opened
 	vm      *v1.VirtualMachine
+	vmi     *v1.VirtualMachineInstance // nil for none
 	read    reading[string]
 }
 
@@ -102,7 +107,7 @@ func (p *take) reads() tea.Cmd {
 func (p *take) heard(msg tea.Msg) {
 	if m, ok := msg.(takeRead); ok && m.of == p {
 		if p.read.done(m.err, p.world.Now()); m.err == nil {
-			p.vm = m.details.VM
+			p.vm, p.vmi = m.details.VM, m.details.VMI
 		}
 	}
 }
@@ -150,8 +155,16 @@ func (p *take) refusal() string {
 	case len(out) > 0 && p.chosen[takePartial] == "":
 		return "volumes: " + namesOf(out) + " cannot be snapshotted; choose those that can be"
 	}
+	if p.memory() {
+		if trouble := snapshot.MemoryTrouble(p.vm, p.vmi); trouble != "" {
+			return "memory: " + trouble
+		}
+	}
 	return ""
 }
+
+// memory reports that the snapshot is to have the guest's memory.
+func (p *take) memory() bool { return p.chosen[takeMemory] != "" }
 
 // misnamed returns what is wrong with a name; "" when nothing is.
 func misnamed(name string) string {
@@ -185,6 +198,9 @@ func (p *take) says() []widget.Line {
 	text := "It has the VM's spec"
 	if len(in) > 0 {
 		text += " and its volumes " + strings.Join(in, ", ")
+	}
+	if p.memory() {
+		text += ", and the memory of its guest, which a restore over the VM resumes"
 	}
 	lines = append(lines, widget.Line{Text: text + ".", Role: theme.Text})
 	for _, v := range out {
@@ -230,6 +246,8 @@ func (p *take) meanwhile() string {
 	switch {
 	case m == nil || !m.Alive():
 		return "the VM does not run"
+	case p.memory():
+		return "its guest is paused while its memory is written"
 	case m.Agent:
 		return "its guest runs, and its agent freezes the file systems, or else it is paused"
 	}
@@ -238,7 +256,7 @@ func (p *take) meanwhile() string {
 
 func (p *take) asks() tea.Cmd {
 	key, machine, actions := p.machine.Key(), target(p.machine), p.world.Actions
-	o := snapshot.Options{Policy: snapshotv1beta1.DeletionPolicy(p.chosen[takePolicy])}
+	o := snapshot.Options{Policy: snapshotv1beta1.DeletionPolicy(p.chosen[takePolicy]), Memory: p.memory()}
 	if d, err := time.ParseDuration(p.value(takeDeadline)); err == nil {
 		o.Deadline = &metav1.Duration{Duration: d}
 	}
@@ -247,6 +265,9 @@ func (p *take) asks() tea.Cmd {
 	question := fmt.Sprintf("Take snapshot %s of VM %s", name, key)
 	if len(in) > 0 {
 		question += " with its volumes " + strings.Join(in, ", ")
+	}
+	if o.Memory {
+		question += ", with its guest's memory"
 	}
 	if question += "?"; len(out) > 0 {
 		question += " Without " + namesOf(out) + "."
