@@ -109,8 +109,8 @@ func clusterCatalogues(ctx context.Context, c *client.Client, namespace string) 
 	return out, errors.Join(errs...)
 }
 
-// find returns an image of the catalogue.
-func find(ctx context.Context, f *cli.Factory, ref string) (*images.Image, error) {
+// Find returns an image of the catalogue, of which the namespace to work in has a part.
+func Find(ctx context.Context, f *cli.Factory, ref string) (*images.Image, error) {
 	if _, _, err := images.ParseRef(ref); err != nil {
 		return nil, cli.UsageErrorf("%s", err)
 	}
