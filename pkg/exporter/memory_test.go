@@ -18,7 +18,7 @@ import (
 	"time"
 )
 
-// heapPeak returns how many bytes of heap something needs at most, with the limits of the server, beside what there was.
+// heapPeak returns how many bytes of heap something needs at most beside what there was, with the limits of the server.
 func heapPeak(t *testing.T, do func()) int64 {
 	t.Helper()
 	defer debug.SetGCPercent(debug.SetGCPercent(collectAt))
@@ -46,8 +46,8 @@ func heapPeak(t *testing.T, do func()) int64 {
 	return most - before
 }
 
-// A sparse disk of 4 TiB, the largest that is served, is served in all formats, by a server that has less than the 64 MiB
-// that are its bound.
+// A sparse disk of 4 TiB, the largest that is served, is served in all formats by a server that has less than the 64
+// MiB that are its bound.
 func TestMemory(t *testing.T) {
 	const size, most = 4 << 40, 40 << 20
 	path := filepath.Join(t.TempDir(), "disk")
@@ -110,10 +110,11 @@ func TestMemoryOfDownloads(t *testing.T) {
 	}
 	defer file.Close()
 	peak := heapPeak(t, func() {
-		var all sync.WaitGroup
+		var all, begun sync.WaitGroup
+		begun.Add(downloads)
 		for range downloads {
 			all.Go(func() {
-				if err := compress(io.Discard, file, 0, int64(len(noise))); err != nil {
+				if err := compress(&together{begun: &begun}, file, 0, int64(len(noise))); err != nil {
 					t.Error(err)
 				}
 			})
@@ -124,6 +125,20 @@ func TestMemoryOfDownloads(t *testing.T) {
 	if peak > 24<<20 {
 		t.Errorf("%d bytes of heap", peak)
 	}
+}
+
+// together takes what is written once all have begun to write.
+type together struct {
+	begun *sync.WaitGroup
+	once  sync.Once
+}
+
+func (w *together) Write(p []byte) (int, error) {
+	w.once.Do(func() {
+		w.begun.Done()
+		w.begun.Wait()
+	})
+	return len(p), nil
 }
 
 // What is known of a full disk of 4 TiB has room beside the rest of the server.

@@ -26,8 +26,8 @@ func (o *VMOptions) completePull() error {
 	case o.Image == "":
 		return cli.UsageErrorf("--pull: which image? Name it with --image, such as --image=debian/13")
 	case !o.Apply:
-		return cli.UsageErrorf("--pull brings an image into the cluster, which a command that prints a manifest leaves "+
-			"as it is; add --apply, or call `%s image pull` before", o.Factory.Program)
+		return cli.UsageErrorf("--pull brings an image into the cluster, which a command that prints a manifest "+
+			"leaves as it is; add --apply, or call `%s image pull` before", o.Factory.Program)
 	}
 	return nil
 }
@@ -48,8 +48,8 @@ func (o *VMOptions) pullMissing(
 		return ref, nil
 	}
 	if from != namespace {
-		return "", cli.UsageErrorf("--pull: it brings an image to the VM's namespace %s, and not to %s; call `%s image "+
-			"pull %s -n %s` before", namespace, from, o.Factory.Program, ref, from)
+		return "", cli.UsageErrorf("--pull: it brings an image to the VM's namespace %s, and not to %s; call "+
+			"`%s image pull %s -n %s` before", namespace, from, o.Factory.Program, ref, from)
 	}
 	image, err := imagecmd.Find(ctx, o.Factory, ref)
 	if err != nil {
@@ -63,8 +63,9 @@ func (o *VMOptions) pullMissing(
 		return "", err
 	}
 	if o.DryRun != cli.DryRunNone {
-		return "", fmt.Errorf("--pull: image %s is not in namespace %s, and a dry run pulls nothing; call `%s image pull "+
-			"%s%s` before", image.Ref(), namespace, o.Factory.Program, image.Ref(), o.Factory.InNamespace(namespace))
+		return "", fmt.Errorf("--pull: image %s is not in namespace %s, and a dry run pulls nothing; call "+
+			"`%s image pull %s%s` before", image.Ref(), namespace, o.Factory.Program, image.Ref(),
+			o.Factory.InNamespace(namespace))
 	}
 	fmt.Fprintf(o.Factory.IO.ErrOut, "note: image %s is not in namespace %s: it is pulled first\n", image.Ref(),
 		namespace)

@@ -77,8 +77,8 @@ func TestPullWithVM(t *testing.T) {
 func TestPullIsRefused(t *testing.T) {
 	for line, want := range map[string]string{
 		"--apply": "--pull: which image? Name it with --image, such as --image=debian/13",
-		"--image golden": "--pull brings an image into the cluster, which a command that prints a manifest leaves as it " +
-			"is; add --apply, or call `virtctl image pull` before",
+		"--image golden": "--pull brings an image into the cluster, which a command that prints a manifest leaves " +
+			"as it is; add --apply, or call `virtctl image pull` before",
 	} {
 		newCluster(t).refused("vm --name web --pull "+line, want)
 	}

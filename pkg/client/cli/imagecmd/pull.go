@@ -158,8 +158,8 @@ func PullTo(
 	return o.pullTo(ctx, c, namespace)
 }
 
-// PullNeeded brings an image of the catalogue to a claim of a namespace for a command that needs it, as PullTo does, and
-// tells the terminal how far it is.
+// PullNeeded brings an image of the catalogue to a claim of a namespace for a command that needs it, as PullTo does,
+// and tells the terminal how far it is.
 func PullNeeded(
 	ctx context.Context, f *cli.Factory, c *client.Client, namespace string, image *images.Image,
 ) error {
