@@ -161,7 +161,7 @@ func pulled(f *cli.Factory) cobra.CompletionFunc {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
 		var out []string
-		for _, image := range list.Items {
+		for _, image := range list.Images() {
 			if image.Claim != "" {
 				out = append(out, image.Image)
 			}
