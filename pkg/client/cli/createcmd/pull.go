@@ -112,8 +112,8 @@ func (o *VMOptions) checkBeforePull(
 	}
 	err = c.Read(ctx, client.YAMLPath(client.VMs, namespace, o.VM.Name), nil, &metav1.PartialObjectMetadata{})
 	if err == nil { // what cannot be read is said when the VM is made
-		resource := schema.GroupResource{Group: v1.GroupVersion.Group, Resource: client.VMs}
-		return fmt.Errorf("create VM %s/%s: %w", namespace, o.VM.Name, apierrors.NewAlreadyExists(resource, o.VM.Name))
+		of := schema.GroupResource{Group: v1.GroupVersion.Group, Resource: client.VMs}
+		return fmt.Errorf("create VM %s/%s: %w", namespace, o.VM.Name, apierrors.NewAlreadyExists(of, o.VM.Name))
 	}
 	return nil
 }

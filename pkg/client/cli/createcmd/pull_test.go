@@ -30,8 +30,8 @@ func pulling(t *testing.T) *cluster {
 	c.uploaded = func() {
 		objects := maps.Clone(c.objects)
 		objects[claims], objects[claims+"/golden-1"] = `{"items": [`+image+`]}`, image
-		objects["/apis/subresources.kubevirt.io/v1/namespaces/shop/persistentvolumeclaims/golden-1/upload"] =
-			`{"phase": "Succeeded"}`
+		const upload = "/apis/subresources.kubevirt.io/v1/namespaces/shop/persistentvolumeclaims/golden-1/upload"
+		objects[upload] = `{"phase": "Succeeded"}`
 		c.objects = objects
 	}
 	return c
