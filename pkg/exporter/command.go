@@ -17,9 +17,9 @@ import (
 )
 
 const (
-	// collectAt and memoryLimit keep the server small.
+	// collectAt and memoryLimit keep the server small, whatever the size of the disks: TestMemory.
 	collectAt   = 25
-	memoryLimit = 160 << 20
+	memoryLimit = 48 << 20
 	processors  = 2
 )
 

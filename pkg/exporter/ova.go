@@ -10,7 +10,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strings"
 	"time"
 
 	v1 "kubevirt.io/api/core/v1"
@@ -25,7 +24,7 @@ import (
 
 const (
 	tarBlock = 512
-	// maxOVA bounds the disks of an OVA, bytes; a grain of them is a byte of the server's memory.
+	// maxOVA bounds the disks of an OVA, bytes.
 	maxOVA = 4 << 40
 	// maxUSTAR is the size of the largest member for which the header of DSP0243's tar has room.
 	maxUSTAR = 1<<33 - 1
@@ -96,6 +95,16 @@ type measured struct {
 	heads [][]byte
 	// tag is the ETag: of the same content wherever it is served.
 	tag string
+}
+
+// weight implements sized.
+func (o *measured) weight() (sum int64) {
+	for _, layout := range o.layouts {
+		if layout != nil {
+			sum += layout.weight()
+		}
+	}
+	return sum
 }
 
 // measureOVA reads the disks.
@@ -193,30 +202,4 @@ func (i *interruptible) Read(p []byte) (int, error) {
 		return 0, err
 	}
 	return i.Reader.Read(p)
-}
-
-// ova returns what is known of the OVA of these disks.
-func (l *layouts) ova(
-	ctx context.Context, m *machine, images []*image, created time.Time,
-) (*measured, error) {
-	select {
-	case l.turn <- struct{}{}:
-		defer func() { <-l.turn }()
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
-	var tags strings.Builder
-	for _, i := range images {
-		tags.WriteString(i.tag)
-	}
-	if l.measured != nil && l.ovaTag == tags.String() {
-		return l.measured, nil
-	}
-	l.last, l.measured = nil, nil // two are too many for the server's memory
-	made, err := m.measureOVA(ctx, images, created)
-	if err != nil {
-		return nil, err
-	}
-	l.ovaTag, l.measured = tags.String(), made
-	return made, nil
 }

@@ -121,6 +121,11 @@ func (h *handler) serveOVA(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	done, err := h.layouts.use(of)
+	if err != nil {
+		return err
+	}
+	defer done()
 	var pieces []piece
 	for i, disk := range images {
 		pieces = append(pieces, literal(of.heads[i]))

@@ -3,24 +3,23 @@ package exporter
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
 	"math"
-	"net/http"
 	"os"
-	"sort"
-	"strings"
 	"sync"
-	"time"
 
 	"github.com/klauspost/compress/flate"
 	"golang.org/x/sys/unix"
 )
 
-// qcow2Window is how far QEMU's decompression looks back, bytes.
-const qcow2Window = 4096
+const (
+	// qcow2Window is how far QEMU's decompression looks back, bytes.
+	qcow2Window = 4096
+	// stretch is how much of a disk is measured at a time, bytes, unless a cluster is more.
+	stretch = 1 << 20
+)
 
 // squeezer compresses clusters.
 type squeezer struct {
@@ -28,19 +27,16 @@ type squeezer struct {
 	to  *flate.Writer
 }
 
-// squeezers have qcow2's window.
-var squeezers = sync.Pool{New: func() any {
-	s := &squeezer{}
-	var err error
-	if s.to, err = flate.NewWriterWindow(&s.out, qcow2Window); err != nil {
-		panic(err) // a programming error
-	}
-	return s
-}}
-
 // squeeze returns a cluster compressed, until the next call. The same cluster has always the same result.
 func (s *squeezer) squeeze(cluster []byte) ([]byte, error) {
 	s.out.Reset()
+	s.out.Grow(len(cluster) + len(cluster)/64 + 1<<10) // what cannot be compressed is little more
+	if s.to == nil {
+		var err error
+		if s.to, err = flate.NewWriterWindow(&s.out, qcow2Window); err != nil {
+			return nil, err
+		}
+	}
 	s.to.Reset(&s.out)
 	if _, err := s.to.Write(cluster); err != nil {
 		return nil, err
@@ -51,24 +47,57 @@ func (s *squeezer) squeeze(cluster []byte) ([]byte, error) {
 	return s.out.Bytes(), nil
 }
 
+// bench is what the compression of clusters needs, with room for what is compressed.
+type bench struct {
+	squeezer
+	raw []byte
+}
+
+// benches are all that there are, whoever needs one: each may have several MiB.
+var benches = sync.OnceValue(func() chan *bench {
+	all := make(chan *bench, processors)
+	for range processors {
+		all <- &bench{}
+	}
+	return all
+})
+
+// room returns n zeros.
+func (b *bench) room(n int64) []byte {
+	if int64(cap(b.raw)) < n {
+		b.raw = make([]byte, n)
+	}
+	clear(b.raw[:n])
+	return b.raw[:n]
+}
+
 // measure reads a disk and returns the layout of its image.
 func measure(ctx context.Context, disk *os.File, size int64) (*layout, error) {
 	bits, err := clusterBits(size)
 	if err != nil {
 		return nil, err
 	}
-	cluster := int64(1) << bits
-	lengths := make([]uint32, up(size, cluster))
+	return measureClusters(ctx, disk, size, bits)
+}
+
+// measureClusters measures with clusters of a size. It does not look at holes.
+func measureClusters(ctx context.Context, disk *os.File, size int64, bits uint) (*layout, error) {
+	lengths := make([]uint32, up(size, 1<<bits))
+	stripe := max(int64(stretch)>>bits, 1) // clusters
 	var wait sync.WaitGroup
 	failed := make([]error, processors)
-	stripe := max(part/cluster, 1) // clusters
 	for n := range int64(processors) {
 		wait.Go(func() {
-			buffer := make([]byte, stripe*cluster)
-			for i := n * stripe; i < int64(len(lengths)) && failed[n] == nil; i += processors * stripe {
-				if failed[n] = ctx.Err(); failed[n] == nil {
-					failed[n] = measureStripe(disk, size, buffer, bits, lengths, i)
+			for s := n; failed[n] == nil && (s*stripe)<<bits < size; s += processors {
+				if failed[n] = ctx.Err(); failed[n] != nil {
+					return
 				}
+				next := nextData(disk, (s*stripe)<<bits, size)
+				if next == size {
+					return
+				}
+				s += up(max(next>>bits/stripe-s, 0), processors) * processors
+				failed[n] = measureStripe(disk, size, bits, lengths, s*stripe, stripe)
 			}
 		})
 	}
@@ -79,25 +108,39 @@ func measure(ctx context.Context, disk *os.File, size int64) (*layout, error) {
 	return newLayout(bits, size, lengths), nil
 }
 
-// measureStripe sets the lengths of the clusters from one on, as many as the buffer has room for.
-func measureStripe(disk *os.File, size int64, buffer []byte, bits uint, lengths []uint32, from int64) error {
-	cluster := int64(1) << bits
+// nextData returns where the next data of a disk are that is not a hole, at a place or after it; its size for none.
+func nextData(disk *os.File, at, size int64) int64 {
+	next, err := unix.Seek(int(disk.Fd()), at, unix.SEEK_DATA)
+	switch {
+	case errors.Is(err, unix.ENXIO):
+		return size
+	case err != nil: // it is not known, and reading says what is wrong
+		return at
+	}
+	return min(next, size)
+}
+
+// measureStripe sets the lengths of some clusters from one on.
+func measureStripe(disk *os.File, size int64, bits uint, lengths []uint32, from, clusters int64) error {
 	at := from << bits
-	stripe := buffer[:min(int64(len(buffer)), up(size-at, cluster)<<bits)]
-	clear(stripe) // the last cluster may have a part of the disk only
+	if at >= size {
+		return nil
+	}
+	b := <-benches()
+	defer func() { benches() <- b }()
+	cluster := int64(1) << bits
+	stripe := b.room(min(clusters, up(size-at, cluster)) << bits) // the last cluster may have a part of the disk only
 	zero, err := load(disk, stripe[:min(int64(len(stripe)), size-at)], at)
 	if err != nil || zero {
 		return err
 	}
-	s := squeezers.Get().(*squeezer)
-	defer squeezers.Put(s)
 	for i := from; len(stripe) > 0; i++ {
 		data := stripe[:cluster]
 		stripe = stripe[cluster:]
 		if zeros(data) {
 			continue
 		}
-		packed, err := s.squeeze(data)
+		packed, err := b.squeeze(data)
 		if err != nil {
 			return err
 		}
@@ -111,18 +154,13 @@ type qcow2 struct {
 	*layout
 	disk *image
 	at   int64
-	// current is a cluster of the image, which begins at begins.
+	// current is a part of the image, which begins at begins: a cluster of tables, or a compressed one.
 	current []byte
 	begins  int64
-	raw     []byte
-	s       squeezer
 }
 
-func newQCOW2(l *layout, disk *image) (*qcow2, error) {
-	q := &qcow2{layout: l, disk: disk, raw: make([]byte, l.cluster()), begins: math.MaxInt64}
-	var err error
-	q.s.to, err = flate.NewWriterWindow(&q.s.out, qcow2Window)
-	return q, err
+func newQCOW2(l *layout, disk *image) *qcow2 {
+	return &qcow2{layout: l, disk: disk, begins: math.MaxInt64}
 }
 
 // Seek implements io.Seeker.
@@ -141,16 +179,26 @@ func (q *qcow2) Seek(offset int64, whence int) (int64, error) {
 }
 
 // Read implements io.Reader. It fails instead of giving the end of a disk that has changed since it was measured.
-func (q *qcow2) Read(p []byte) (int, error) {
-	if q.at >= q.end {
+func (q *qcow2) Read(p []byte) (n int, err error) {
+	switch {
+	case q.at >= q.end:
 		return 0, io.EOF
-	}
-	if q.at < q.begins || q.at >= q.begins+int64(len(q.current)) {
-		if err := q.load(); err != nil {
-			return 0, err
+	case q.at >= q.first<<q.bits && q.at < q.start:
+		n, err = q.plain(p)
+	case q.at >= q.packedEnd:
+		n = int(min(int64(len(p)), q.end-q.at))
+		clear(p[:n])
+	default:
+		if q.at < q.begins || q.at >= q.begins+int64(len(q.current)) {
+			err = q.load()
+		}
+		if err == nil {
+			n = copy(p, q.current[q.at-q.begins:])
 		}
 	}
-	n := copy(p, q.current[q.at-q.begins:])
+	if err != nil {
+		return 0, err
+	}
 	q.at += int64(n)
 	if q.at == q.end {
 		if err := q.disk.unchanged(); err != nil {
@@ -160,104 +208,55 @@ func (q *qcow2) Read(p []byte) (int, error) {
 	return n, nil
 }
 
+// plain reads of a cluster that the image has as it is.
+func (q *qcow2) plain(p []byte) (int, error) {
+	cluster := q.plainAt(q.at>>q.bits - q.first)
+	within := q.at & (q.cluster() - 1)
+	p = p[:min(int64(len(p)), q.cluster()-within)]
+	return len(p), q.read(p, cluster<<q.bits+within)
+}
+
 // load sets current to what the image has at the place that is to be read.
 func (q *qcow2) load() error {
-	last := q.offsets[len(q.packed)]
-	switch {
-	case q.at < int64(len(q.meta)):
-		q.current, q.begins = q.meta, 0
-		return nil
-	case q.at < q.start:
-		i := q.at>>q.bits - int64(len(q.meta))>>q.bits
+	if q.at < q.first<<q.bits {
 		q.begins = q.at &^ (q.cluster() - 1)
-		q.current = q.raw
-		return q.read(q.plain[i])
-	case q.at >= last:
-		q.current, q.begins = make([]byte, q.end-last), last
+		q.current = grown(q.current, q.cluster())
+		q.table(q.begins>>q.bits, q.current)
 		return nil
 	}
-	i := sort.Search(len(q.packed), func(i int) bool { return q.offsets[i+1] > q.at })
-	if err := q.read(q.packed[i]); err != nil {
+	b := <-benches()
+	defer func() { benches() <- b }()
+	raw := b.room(q.cluster())
+	cluster, begins, length := q.packedAt(q.at)
+	if err := q.read(raw, cluster<<q.bits); err != nil {
 		return err
 	}
-	packed, err := q.s.squeeze(q.raw)
+	packed, err := b.squeeze(raw)
 	if err != nil {
 		return err
 	}
-	if int64(len(packed)) != q.offsets[i+1]-q.offsets[i] {
+	if len(packed) != int(length) {
 		return errChanged
 	}
-	q.current, q.begins = packed, q.offsets[i]
+	q.current, q.begins = grown(q.current, int64(length)), begins
+	copy(q.current, packed)
 	return nil
 }
 
-// read reads a cluster of the disk.
-func (q *qcow2) read(cluster uint32) error {
-	at := int64(cluster) << q.bits
-	clear(q.raw)
-	n := min(q.cluster(), q.disk.size-at)
-	if _, err := q.disk.ReadAt(q.raw[:n], at); err != nil {
+// grown returns a slice of a length, of which the content is any.
+func grown(b []byte, n int64) []byte {
+	if int64(cap(b)) < n {
+		return make([]byte, n)
+	}
+	return b[:n]
+}
+
+// read reads a part of the disk, with zeros after its end.
+func (q *qcow2) read(p []byte, at int64) error {
+	n := min(max(q.disk.size-at, 0), int64(len(p)))
+	clear(p[n:])
+	if _, err := q.disk.ReadAt(p[:n], at); err != nil {
 		return fmt.Errorf("read the disk at %d: %w", at, err)
 	}
-	return nil
-}
-
-// layouts has the layout of the disk that was measured last.
-type layouts struct {
-	// turn is taken by who measures a disk.
-	turn chan struct{}
-	tag  string
-	last *layout
-	// measured is the VM's OVA, of the disks with these tags. At most one of the two is there.
-	ovaTag   string
-	measured *measured
-}
-
-// of returns the layout of the image of a disk.
-func (l *layouts) of(ctx context.Context, volume Volume, disk *image) (*layout, error) {
-	select {
-	case l.turn <- struct{}{}:
-		defer func() { <-l.turn }()
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
-	tag := volume.Name + " " + disk.tag
-	if l.last != nil && l.tag == tag {
-		return l.last, nil
-	}
-	l.last, l.measured = nil, nil // two are too many for the server's memory
-	made, err := measure(ctx, disk.File, disk.size)
-	if err == nil {
-		err = disk.unchanged()
-	}
-	if err != nil {
-		return nil, err
-	}
-	l.tag, l.last = tag, made
-	return made, nil
-}
-
-// serveQCOW2 serves a disk as a compressed qcow2 image, or ranges of it. The first byte comes when the disk was read
-// once.
-func (h *handler) serveQCOW2(w http.ResponseWriter, r *http.Request, volume Volume) error {
-	i, err := h.open(volume)
-	if err != nil {
-		return err
-	}
-	defer i.Close()
-	l, err := h.layouts.of(r.Context(), volume, i)
-	if err != nil {
-		return err
-	}
-	image, err := newQCOW2(l, i)
-	if err != nil {
-		return err
-	}
-	// What another version compresses otherwise has other places.
-	sum := sha256.Sum256(l.meta)
-	i.tag = fmt.Sprintf(`"%s-%x"`, strings.Trim(i.tag, `"`), sum[:8])
-	i.head(w)
-	w.Header().Set("Content-Type", "application/octet-stream")
-	http.ServeContent(w, r, "", time.Time{}, image)
 	return nil
 }

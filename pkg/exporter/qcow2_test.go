@@ -166,10 +166,7 @@ func TestQCOW2Changes(t *testing.T) {
 		if err := os.Chtimes(file, info.ModTime(), info.ModTime().Add(1)); err != nil {
 			t.Fatal(err)
 		}
-		q, err := newQCOW2(l, &image{File: disk, size: info.Size(), info: info})
-		if err != nil {
-			t.Fatal(err)
-		}
+		q := newQCOW2(l, &image{File: disk, size: info.Size(), info: info})
 		if _, err := io.Copy(io.Discard, q); !errors.Is(err, errChanged) {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -219,17 +216,11 @@ func TestQCOW2Layouts(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer disk.Close()
-		cluster := int64(1) << bits
-		lengths, buffer := make([]uint32, up(size, cluster)), make([]byte, max(part, cluster))
-		for from := int64(0); from < int64(len(lengths)); from += int64(len(buffer)) / cluster {
-			if err := measureStripe(disk, size, buffer, bits, lengths, from); err != nil {
-				t.Fatal(err)
-			}
-		}
-		q, err := newQCOW2(newLayout(bits, size, lengths), &image{File: disk, size: size})
+		l, err := measureClusters(t.Context(), disk, size, bits)
 		if err != nil {
 			t.Fatal(err)
 		}
+		q := newQCOW2(l, &image{File: disk, size: size})
 		file = filepath.Join(dir, "qcow2")
 		out, err := os.Create(file)
 		if err != nil {

@@ -263,6 +263,9 @@ func (h *handler) failed(w http.ResponseWriter, r *http.Request, err error) {
 	switch {
 	case errors.Is(err, os.ErrNotExist):
 		code = http.StatusNotFound
+	case errors.Is(err, errBusy):
+		w.Header().Set("Retry-After", "5")
+		code = http.StatusServiceUnavailable
 	case errors.Is(err, errTooLarge) || errors.Is(err, errTooLargeOVA) || errors.Is(err, errNoVM):
 		code = http.StatusUnprocessableEntity
 	}

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"hash/crc32"
+	"sync"
 
 	"github.com/klauspost/compress/zlib"
 )
@@ -21,6 +22,8 @@ const (
 	vmdkSector = 512
 	// vmdkGrain is the size of a grain, bytes, and vmdkTable how many of them a table has.
 	vmdkGrain, vmdkTable = 64 << 10, 512
+	// vmdkGroup is how many grains of a table are known by how long they are together.
+	vmdkGroup = 16
 	// vmdkSpan is what of the disk a table has, bytes.
 	vmdkSpan = vmdkGrain * vmdkTable
 	// vmdkOverhead is where the first grain is, and vmdkDescriptorRoom what the descriptor has before it, sectors.
@@ -41,32 +44,65 @@ const (
 
 var little = binary.LittleEndian
 
-// vmdkLayout is where a VMDK has what.
+// grainLengths are the lengths of the grains of a table, sectors; 0 for one of zeros.
+type grainLengths [vmdkTable]uint8
+
+// grainSums are the sums of the lengths of each vmdkGroup grains of a table.
+type grainSums [vmdkTable / vmdkGroup]uint16
+
+// total is how many sectors the grains take.
+func (s *grainSums) total() (sum int64) {
+	for _, group := range s {
+		sum += int64(group)
+	}
+	return sum
+}
+
+// sums adds them up.
+func (l *grainLengths) sums() *grainSums {
+	out := &grainSums{}
+	for i, length := range l {
+		out[i/vmdkGroup] += uint16(length)
+	}
+	return out
+}
+
+// vmdkLayout is where a VMDK has what. Of its grains it has only how long several are together, so that a full disk of
+// 4 TiB needs 10 MiB of memory: who reads the image learns more of them by compressing them, which it does anyway.
 type vmdkLayout struct {
 	name string
 	// size is the disk's, in whole sectors.
 	size int64
-	// lengths are those of the grains, sectors; 0 for one of zeros.
-	lengths []uint8
+	// sums are those of each table, nil for one without a grain.
+	sums []*grainSums
 	// starts are where the grains of each table begin, sectors, and the last of them where the directory's marker is.
 	starts []int64
 }
 
 // newVMDKLayout returns the layout of an image with nothing on it yet.
 func newVMDKLayout(name string, size int64) *vmdkLayout {
-	size = up(size, vmdkSector) * vmdkSector
-	return &vmdkLayout{
-		name: name, size: size, lengths: make([]uint8, up(size, vmdkGrain)), starts: []int64{vmdkOverhead},
+	l := &vmdkLayout{name: name, size: up(size, vmdkSector) * vmdkSector}
+	l.sums = make([]*grainSums, 0, l.tables())
+	l.starts = append(make([]int64, 0, l.tables()+1), vmdkOverhead)
+	return l
+}
+
+// weight implements sized.
+func (l *vmdkLayout) weight() int64 {
+	out := int64(len(l.starts)) * 16
+	for _, sums := range l.sums {
+		if sums != nil {
+			out += int64(len(sums)) * 2
+		}
 	}
+	return out
 }
 
 // tables is how many tables there are, if each has a grain.
 func (l *vmdkLayout) tables() int64 { return up(l.size, vmdkSpan) }
 
-// grainsOf are the lengths of the grains of a table.
-func (l *vmdkLayout) grainsOf(table int64) []uint8 {
-	return l.lengths[table*vmdkTable : min((table+1)*vmdkTable, int64(len(l.lengths)))]
-}
+// grains is how many grains the disk has.
+func (l *vmdkLayout) grains() int64 { return up(l.size, vmdkGrain) }
 
 // directorySectors are those of the directory, without its marker.
 func (l *vmdkLayout) directorySectors() int64 { return up(l.tables()*4, vmdkSector) }
@@ -76,32 +112,27 @@ func (l *vmdkLayout) end() int64 {
 	return (l.starts[l.tables()] + 1 + l.directorySectors() + 3) * vmdkSector
 }
 
-// dataOf returns how many sectors the grains of a table take.
-func dataOf(grains []uint8) int64 {
-	sum := int64(0)
-	for _, length := range grains {
-		sum += int64(length)
-	}
-	return sum
-}
-
-// close notes where the next table's grains begin, once a table's are known, and returns what follows them.
-func (l *vmdkLayout) close(table int64) []byte {
-	start := l.starts[table]
-	data := dataOf(l.grainsOf(table))
-	if data == 0 {
-		l.starts = append(l.starts, start)
+// close adds the next table, of which these are the lengths, and returns what follows its grains.
+func (l *vmdkLayout) close(lengths *grainLengths) []byte {
+	start, sums := l.starts[len(l.starts)-1], lengths.sums()
+	total := sums.total()
+	if total == 0 {
+		l.skip()
 		return nil
 	}
-	l.starts = append(l.starts, start+data+1+tableSectors)
-	return l.table(table)
+	l.sums, l.starts = append(l.sums, sums), append(l.starts, start+total+1+tableSectors)
+	return grainTable(start, lengths)
 }
 
-// table returns a table with its marker.
-func (l *vmdkLayout) table(table int64) []byte {
+// skip adds the next table, which has no grain.
+func (l *vmdkLayout) skip() {
+	l.sums, l.starts = append(l.sums, nil), append(l.starts, l.starts[len(l.starts)-1])
+}
+
+// grainTable returns a table with its marker, of grains that begin at a sector.
+func grainTable(at int64, lengths *grainLengths) []byte {
 	out := append(marker(tableSectors, markerTable), make([]byte, tableSectors*vmdkSector)...)
-	at := l.starts[table]
-	for i, length := range l.grainsOf(table) {
+	for i, length := range lengths {
 		if length > 0 {
 			little.PutUint32(out[vmdkSector+i*4:], uint32(at))
 			at += int64(length)
@@ -114,9 +145,9 @@ func (l *vmdkLayout) table(table int64) []byte {
 func (l *vmdkLayout) tail() []byte {
 	sectors := l.directorySectors()
 	out := append(marker(sectors, markerDirectory), make([]byte, sectors*vmdkSector)...)
-	for table := range l.tables() {
-		if data := dataOf(l.grainsOf(table)); data > 0 {
-			little.PutUint32(out[vmdkSector+table*4:], uint32(l.starts[table]+data+1))
+	for table, sums := range l.sums {
+		if sums != nil {
+			little.PutUint32(out[vmdkSector+table*4:], uint32(l.starts[table]+sums.total()+1))
 		}
 	}
 	out = append(out, marker(1, markerFooter)...)
@@ -188,15 +219,15 @@ type grains struct {
 	to  *zlib.Writer
 }
 
-// newGrains returns a compressor. The same grain has always the same result.
-func newGrains() *grains {
+// compressors are of grains. The same grain has always the same result.
+var compressors = sync.Pool{New: func() any {
 	g := &grains{}
 	var err error
 	if g.to, err = zlib.NewWriterLevel(&g.out, zlib.BestSpeed); err != nil {
 		panic(err) // a programming error
 	}
 	return g
-}
+}}
 
 // pack appends a grain of the disk as the image has it, in whole sectors: with its place, compressed.
 func (g *grains) pack(to []byte, grain int64, data []byte) ([]byte, error) {

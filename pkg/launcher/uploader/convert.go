@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"os/exec"
-	"strings"
 
 	"github.com/virtkit/virtkit/pkg/vm/imageformat"
 )
@@ -76,8 +75,8 @@ func (o Options) why(ctx context.Context, err error, said, sentence string) erro
 	switch {
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
 		return fmt.Errorf("the image was not converted in %s", o.ConvertLimit)
-	case strings.Contains(said, "No space left on device"):
-		return errors.New("the claim is full: repeat the upload to a larger one")
+	case saysFull(said):
+		return errFull
 	case said == "":
 		said = err.Error()
 	}

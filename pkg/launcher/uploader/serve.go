@@ -63,9 +63,8 @@ func (u *upload) client(conn net.Conn) {
 		return
 	}
 	in := bufio.NewReaderSize(conn, chunk)
-	line, err := readLine(in)
-	var order uploads.Order
-	if err != nil || json.Unmarshal(line, &order) != nil {
+	order, err := readOrder(in)
+	if err != nil {
 		return // nobody of ours
 	}
 	if !order.Send {
@@ -90,6 +89,16 @@ func (u *upload) client(conn net.Conn) {
 		close(gone)
 	}
 	reporting.Wait()
+}
+
+// readOrder reads the first line of a client; what follows it is left.
+func readOrder(in *bufio.Reader) (uploads.Order, error) {
+	var order uploads.Order
+	line, err := readLine(in)
+	if err == nil {
+		err = json.Unmarshal(line, &order)
+	}
+	return order, errors.Join(err, uploads.CheckSession(order.Session))
 }
 
 // readLine reads a line of bounded length.

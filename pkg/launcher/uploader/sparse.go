@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -135,5 +137,19 @@ func eachChunk(f *os.File, image io.Reader, limit int64, write func(p []byte, at
 
 func isZero(p []byte) bool { return bytes.Equal(p, zeros[:len(p)]) }
 
-// isFull reports whether an error says that a file system has no room.
-func isFull(err error) bool { return errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) }
+// full are the errors of a file system that has no room: of the disk, or of a quota.
+var full = []unix.Errno{unix.ENOSPC, unix.EDQUOT}
+
+// errFull says so to the user.
+var errFull = errors.New("the claim is full: repeat the upload to a larger one")
+
+// isFull reports whether an error is one of full.
+func isFull(err error) bool {
+	return slices.ContainsFunc(full, func(code unix.Errno) bool { return errors.Is(err, code) })
+}
+
+// saysFull reports whether a program has said one of full, whatever letters it begins with.
+func saysFull(said string) bool {
+	said = strings.ToLower(said)
+	return slices.ContainsFunc(full, func(code unix.Errno) bool { return strings.Contains(said, code.Error()) })
+}

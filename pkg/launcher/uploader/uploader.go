@@ -238,7 +238,7 @@ func sentence(err error) string {
 	case errors.As(err, &refused):
 		return refused.Reason
 	case isFull(err):
-		return "the claim is full: repeat the upload to a larger one"
+		return errFull.Error()
 	}
 	return err.Error()
 }

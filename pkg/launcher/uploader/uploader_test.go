@@ -228,10 +228,32 @@ func TestUpload(t *testing.T) {
 		},
 		"vhd":  func(t *testing.T) []byte { return converted(t, data, "-O", "vpc", "-o", "force_size=on") },
 		"vhdx": func(t *testing.T) []byte { return converted(t, data, "-O", "vhdx") },
+		"vmdk sparse": func(t *testing.T) []byte {
+			return converted(t, data, "-O", "vmdk", "-o", "subformat=monolithicSparse")
+		},
+		"vmdk.xz": func(t *testing.T) []byte {
+			return piped(t, converted(t, data, "-O", "vmdk", "-o", "subformat=monolithicSparse"), "xz")
+		},
+		"vhd.gz": func(t *testing.T) []byte {
+			return gzipped(t, converted(t, data, "-O", "vpc", "-o", "force_size=on"))
+		},
+		"vhd fixed": func(t *testing.T) []byte {
+			return converted(t, data, "-O", "vpc", "-o", "subformat=fixed,force_size=on")
+		},
+		"vhd.fixed.gz": func(t *testing.T) []byte {
+			return gzipped(t, converted(t, data, "-O", "vpc", "-o", "subformat=fixed,force_size=on"))
+		},
+		"vhdx.zst": func(t *testing.T) []byte { return piped(t, converted(t, data, "-O", "vhdx"), "zstd") },
+		"vhdx fixed": func(t *testing.T) []byte {
+			return converted(t, data, "-O", "vhdx", "-o", "subformat=fixed")
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			sent := image(t)
 			o := options(t, sent)
+			if strings.Contains(name, "vhd") && strings.Contains(name, "fixed") && !strings.Contains(name, "vhdx") {
+				o.Request.Format = imageformat.VHD // as virtctl says of a file of this name
+			}
 			o.Overhead = 0.25
 			state := start(t, o).send(sent)
 			if state.Phase != uploads.Succeeded || state.SHA256 != sumOf(sent) || state.Received != int64(len(sent)) ||
@@ -243,6 +265,26 @@ func TestUpload(t *testing.T) {
 			if size != 12<<20 || allocated > 1<<20 {
 				t.Errorf("the disk has %d bytes, %d of them allocated", size, allocated)
 			}
+		})
+	}
+}
+
+// An ISO is a disk as it is, also one that is compressed.
+func TestUploadISO(t *testing.T) {
+	const sector, size = 2048, 2 << 20
+	iso := make([]byte, size)
+	copy(iso[16*sector:], "\x01CD001\x01") // the primary volume descriptor
+	copy(iso[16*sector+40:], "VIRTKIT")
+	copy(iso[17*sector:], "\xffCD001\x01") // the end of the descriptors
+	copy(iso[size-sector:], "the last sector")
+	for name, sent := range map[string][]byte{"iso": iso, "iso.gz": gzipped(t, iso)} {
+		t.Run(name, func(t *testing.T) {
+			o := options(t, sent)
+			state := start(t, o).send(sent)
+			if state.Phase != uploads.Succeeded || state.Format != imageformat.Raw || state.VirtualSize != size {
+				t.Fatalf("%+v", state)
+			}
+			onDisk(t, o.Directory, iso)
 		})
 	}
 }

@@ -1,6 +1,8 @@
 package images
 
 import (
+	"os"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -141,6 +143,38 @@ func TestParseRefuses(t *testing.T) {
 		if _, err := Parse([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s\n%v\nwant %s", text, err, want)
 		}
+	}
+}
+
+// What docs/cloud-images.md says is verified of the program's images is so.
+func TestDocsOfSignatures(t *testing.T) {
+	page, err := os.ReadFile("../../../../docs/cloud-images.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	said := map[string]string{}
+	rows := regexp.MustCompile("(?m)^\\| (`[a-z`, ]+`) \\| ([^|]*) \\|")
+	for _, row := range rows.FindAllStringSubmatch(string(page), -1) {
+		for _, name := range strings.Split(row[1], ", ") {
+			said[strings.Trim(name, "`")] = row[2]
+		}
+	}
+	for _, image := range Builtin().Images {
+		for _, source := range image.Sources {
+			want := "the checksum in the file beside the image"
+			switch {
+			case source.Signature != nil:
+				want = "the signature of the file of checksums"
+			case source.Checksum != "":
+				want = "the checksum in the catalogue itself"
+			}
+			if !strings.HasPrefix(said[image.Name], want) {
+				t.Errorf("of %s it is said %q to be verified, and it is %s", image.Name, said[image.Name], want)
+			}
+		}
+	}
+	if head, err := os.ReadFile("images.yaml"); err != nil || !strings.Contains(string(head), "docs/cloud-images.md") {
+		t.Errorf("the catalogue does not lead to its page: %v", err)
 	}
 }
 

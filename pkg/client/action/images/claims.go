@@ -25,16 +25,19 @@ const (
 	PhaseReady = "Ready"
 	// PhasePulling is being uploaded.
 	PhasePulling = "Pulling"
-	// PhaseIncomplete was to have the disk, and nobody uploads it: the pull was cancelled, or did not end.
+	// PhaseUploading is PhasePulling of a claim that is no image, as `image-upload` fills one.
+	PhaseUploading = "Uploading"
+	// PhaseIncomplete was to have the disk, and nobody uploads it: the pull or upload was cancelled, or did not end.
 	PhaseIncomplete = "Incomplete"
 )
 
-// Pulled is an image in the cluster: a claim with its disk, or a DataSource of CDI.
+// Pulled is an image in the cluster: a claim with its disk, or a DataSource of CDI. So is a claim with a disk that is
+// no image, while its upload has not ended well.
 type Pulled struct {
 	metav1.TypeMeta `json:",inline"`
 	// ObjectMeta has the name and the namespace of the claim, or of the DataSource where there is no claim.
 	metav1.ObjectMeta `json:"metadata"`
-	// Image is the reference of the image: NAME/VERSION.
+	// Image is the reference of the image: NAME/VERSION; empty for the upload of a disk that is none.
 	Image string `json:"image"`
 	// User is the account that cloud-init makes by default.
 	User string `json:"user,omitempty"`
@@ -49,10 +52,13 @@ type Pulled struct {
 	Size string `json:"size"`
 	// StorageClass is the claim's.
 	StorageClass string `json:"storageClass,omitempty"`
-	// Phase is Ready, Pulling, Incomplete or, of a DataSource alone, NotReady.
+	// Phase is Ready, Pulling, Uploading, Incomplete or, of a DataSource alone, NotReady.
 	Phase string `json:"phase"`
-	// Message is why a DataSource is not ready, in CDI's words.
+	// Message is why a DataSource is not ready, in CDI's words, or why an upload waits or has failed.
 	Message string `json:"message,omitempty"`
+	// Received is how many bytes of an upload have come, of Bytes; 0 where that is not known.
+	Received int64 `json:"received,omitempty"`
+	Bytes    int64 `json:"bytes,omitempty"`
 }
 
 // DeepCopyObject implements runtime.Object.
@@ -80,34 +86,69 @@ func (l *PulledList) DeepCopyObject() runtime.Object {
 	return &out
 }
 
-// Of returns the image that a claim has or is to have; false for a claim of something else.
+// Of returns the image that a claim has or is to have, or the upload to it that has not ended well; false for a claim
+// of something else.
 func Of(claim *corev1.PersistentVolumeClaim) (Pulled, bool) {
-	labels, phase := claim.Labels, PhaseReady
-	if request := uploads.RequestOf(claim.Annotations); request != nil && request.Labels[uploads.LabelImage] != "" {
+	labels, phase := claim.Labels, uploading(claim)
+	request := uploads.RequestOf(claim.Annotations)
+	if request != nil && request.Labels[uploads.LabelImage] != "" {
 		labels, phase = request.Labels, PhasePulling
 	}
 	wanted := claim.Annotations[uploads.AnnotationImage]
-	if name, version, err := ParseRef(wanted); phase == PhaseReady && labels[uploads.LabelImage] == "" && err == nil &&
-		wanted != "" {
+	if name, version, err := ParseRef(wanted); phase != PhasePulling && labels[uploads.LabelImage] == "" &&
+		err == nil && wanted != "" {
 		labels = map[string]string{uploads.LabelImage: name, uploads.LabelImageVersion: version}
-		phase = PhaseIncomplete
+		phase = cmp.Or(phase, PhaseIncomplete)
 	}
-	if labels[uploads.LabelImage] == "" || labels[uploads.LabelImageVersion] == "" {
+	image := ""
+	if labels[uploads.LabelImage] != "" && labels[uploads.LabelImageVersion] != "" {
+		image = labels[uploads.LabelImage] + "/" + labels[uploads.LabelImageVersion]
+		phase = cmp.Or(phase, PhaseReady)
+	}
+	if phase == "" {
 		return Pulled{}, false
 	}
-	return Pulled{
+	out := Pulled{
 		TypeMeta: metav1.TypeMeta{APIVersion: action.ReportVersion, Kind: "PulledImage"},
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: claim.Namespace, Name: claim.Name, UID: claim.UID, CreationTimestamp: claim.CreationTimestamp,
 		},
-		Image:        labels[uploads.LabelImage] + "/" + labels[uploads.LabelImageVersion],
+		Image:        image,
 		User:         labels[uploads.LabelImageUser],
 		Instancetype: labels[uploads.LabelInstancetype], Preference: labels[uploads.LabelPreference],
 		Claim: claim.Name, Size: sizeOf(claim), StorageClass: classOf(claim), Phase: phase,
-	}, true
+	}
+	if phase != PhaseReady {
+		if request != nil {
+			out.Bytes = request.Size
+		}
+		if state := uploads.StateOf(claim.Annotations); state != nil && (request == nil || state.ID == request.ID) {
+			out.heard(*state)
+		}
+	}
+	return out, true
 }
 
-// Row returns what a table shows of a claim; nil for one that has no image and is no copy of another.
+// uploading returns the phase of a claim to which an upload goes, or that has a part of one, or nothing although it was
+// made for one; "" for any other claim.
+func uploading(claim *corev1.PersistentVolumeClaim) string {
+	_, made := claim.Annotations[uploads.AnnotationMade]
+	switch {
+	case uploads.RequestOf(claim.Annotations) != nil:
+		return PhaseUploading
+	case uploads.Unusable(claim.Name, claim.Annotations) != "",
+		made && len(uploads.Awaiting(claim.Annotations)) > 0:
+		return PhaseIncomplete
+	}
+	return ""
+}
+
+// heard takes the state of the upload.
+func (p *Pulled) heard(state uploads.State) {
+	p.Received, p.Bytes, p.Message = state.Received, cmp.Or(state.Size, p.Bytes), state.Message
+}
+
+// Row returns what a table shows of a claim; nil for one that has no image, gets none, and is no copy of another.
 func Row(claim *corev1.PersistentVolumeClaim) *store.Image {
 	row := &store.Image{
 		Namespace: claim.Namespace, Name: claim.Name, UID: claim.UID, Created: claim.CreationTimestamp.Time,
@@ -123,6 +164,7 @@ func Row(claim *corev1.PersistentVolumeClaim) *store.Image {
 	if ok {
 		row.Ref, row.User, row.Instancetype, row.Preference = p.Image, p.User, p.Instancetype, p.Preference
 		row.Size, row.Class, row.Phase = p.Size, p.StorageClass, p.Phase
+		row.Received, row.Bytes, row.Message = p.Received, p.Bytes, p.Message
 	}
 	return row
 }
@@ -139,14 +181,14 @@ func Get(ctx context.Context, r Reader, namespace, name string) (*Pulled, error)
 		return nil, fmt.Errorf("read claim %s/%s: %w", namespace, name, err)
 	}
 	p, ok := Of(&claim)
-	if !ok {
+	if !ok || p.Image == "" {
 		return nil, fmt.Errorf("claim %s/%s has no image", namespace, name)
 	}
 	return &p, nil
 }
 
 // List returns the images of a namespace, or of all when it is empty: those on claims and, where the cluster has CDI,
-// DataSources.
+// DataSources; and the claims to which an upload goes, or did not end well.
 func List(ctx context.Context, r Reader, namespace string) (*PulledList, error) {
 	path := "/api/v1/" + client.Claims
 	if namespace != "" {
@@ -172,6 +214,35 @@ func List(ctx context.Context, r Reader, namespace string) (*PulledList, error) 
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Image, b.Image), cmp.Compare(a.Name, b.Name))
 	})
 	return out, nil
+}
+
+// Follower is what Follow needs of a client.
+type Follower interface {
+	UploadState(ctx context.Context, namespace, claim string) (uploads.State, error)
+}
+
+// followedMost is how many uploads Follow asks about.
+const followedMost = 16
+
+// Follow asks how far the uploads under way are, which claims do not say. What may not be asked or does not answer is
+// left as it is.
+func (l *PulledList) Follow(ctx context.Context, f Follower) {
+	left := followedMost
+	for i := range l.Items {
+		p := &l.Items[i]
+		if left == 0 || p.Phase != PhaseUploading && p.Phase != PhasePulling {
+			continue
+		}
+		left--
+		if state, err := f.UploadState(ctx, p.Namespace, p.Name); err == nil {
+			p.heard(state)
+		}
+	}
+}
+
+// Images returns the images of the list, without uploads of disks that are none.
+func (l *PulledList) Images() []Pulled {
+	return slices.DeleteFunc(slices.Clone(l.Items), func(p Pulled) bool { return p.Image == "" })
 }
 
 // Deleter is what Remove needs of a client.
@@ -261,7 +332,7 @@ func (p *Pulled) lacks() int {
 	switch p.Phase {
 	case PhaseIncomplete, PhaseNotReady:
 		return 2
-	case PhasePulling:
+	case PhasePulling, PhaseUploading:
 		return 1
 	}
 	return 0

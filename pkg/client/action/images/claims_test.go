@@ -3,6 +3,8 @@ package images
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"net/url"
 	"testing"
 	"time"
@@ -119,6 +121,68 @@ func TestClone(t *testing.T) {
 	}
 }
 
+// Uploads of disks that are no images are listed, too, while they are under way and after they did not end well: nobody
+// is to look for what they have left. A claim whose upload was refused before it wrote anything is as it was.
+func TestListOfUploads(t *testing.T) {
+	const id, other = "0123456789abcdef", "fedcba9876543210"
+	note := func(key string, what any) map[string]string { return map[string]string{key: uploads.Encode(what)} }
+	both := note(uploads.AnnotationRequest, uploads.Request{ID: id, Size: 100})
+	before := uploads.State{ID: other, Phase: uploads.Failed, Received: 7, Size: 9}
+	both[uploads.AnnotationState] = uploads.Encode(before)
+	failed := uploads.State{ID: id, Phase: uploads.Failed, Message: "cut", Received: 30, Size: 100}
+	intact := failed
+	intact.Intact, intact.Received = true, 0
+	made := note(uploads.AnnotationState, intact)
+	made[uploads.AnnotationMade] = uploads.MadeFor
+	debian := (&Image{Name: "debian", Version: "13"}).Labels()
+	cancelled := uploads.State{Phase: uploads.Cancelled, Size: 5}
+	done := uploads.State{ID: id, Phase: uploads.Succeeded, Received: 100, Size: 100}
+	list, err := List(t.Context(), reader{
+		claimOf("a-sending", 1, nil, note(uploads.AnnotationRequest, uploads.Request{ID: id, Size: 100})),
+		claimOf("b-again", 1, nil, both),
+		claimOf("c-cut", 1, nil, note(uploads.AnnotationState, failed)),
+		claimOf("d-cancelled", 1, nil, note(uploads.AnnotationState, cancelled)),
+		claimOf("e-made", 1, nil, map[string]string{uploads.AnnotationMade: uploads.MadeFor}),
+		claimOf("f-refused", 1, nil, made),
+		claimOf("g-old-disk", 1, nil, note(uploads.AnnotationState, intact)),
+		claimOf("h-done", 1, nil, note(uploads.AnnotationState, done)),
+		claimOf("i-image", 1, debian, note(uploads.AnnotationState, failed)),
+		claimOf("j-data", 1, nil, nil),
+	}, "ns")
+	if err != nil {
+		t.Fatal(err)
+	}
+	list.Follow(t.Context(), follower{"a-sending": {Phase: uploads.Receiving, Received: 42, Size: 100}})
+	var got []string
+	for _, p := range list.Items {
+		got = append(got, fmt.Sprintf("%s %q %s %d/%d %s", p.Claim, p.Image, p.Phase, p.Received, p.Bytes, p.Message))
+	}
+	want := []string{
+		`a-sending "" Uploading 42/100 `, `b-again "" Uploading 0/100 `, `c-cut "" Incomplete 30/100 cut`,
+		`d-cancelled "" Incomplete 0/5 `, `e-made "" Incomplete 0/0 `, `f-refused "" Incomplete 0/100 cut`,
+		`i-image "debian/13" Incomplete 30/100 cut`,
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+	if images := list.Images(); len(images) != 1 || images[0].Claim != "i-image" {
+		t.Errorf("images: %v", images)
+	}
+	if _, err := Get(t.Context(), reader{}, "ns", "c-cut"); err == nil {
+		t.Error("an upload is taken for an image")
+	}
+}
+
+// follower has the states of uploads by claim.
+type follower map[string]uploads.State
+
+func (f follower) UploadState(_ context.Context, _, claim string) (uploads.State, error) {
+	if state, ok := f[claim]; ok {
+		return state, nil
+	}
+	return uploads.State{}, errors.New("it does not answer")
+}
+
 // A row is made of a claim with an image, also of one that is being pulled, and of a copy.
 func TestRow(t *testing.T) {
 	debian := &Image{Name: "debian", Version: "13", User: "debian", Instancetype: "u1.small", Preference: "debian"}
@@ -129,6 +193,12 @@ func TestRow(t *testing.T) {
 	restored := claimOf("restored", 1, nil, nil)
 	restored.Spec.DataSource = &corev1.TypedLocalObjectReference{Kind: "VolumeSnapshot", Name: "s"}
 	data := claimOf("data", 1, nil, nil)
+	cut := claimOf("cut", 1, nil, map[string]string{uploads.AnnotationState: uploads.Encode(uploads.State{
+		Phase: uploads.Failed, Received: 1, Size: 2, Message: "cut",
+	})})
+	if r := Row(&cut); r == nil || r.Phase != PhaseIncomplete || r.Received != 1 || r.Bytes != 2 || r.Message != "cut" {
+		t.Errorf("an upload: %+v", r)
+	}
 	for claim, want := range map[*corev1.PersistentVolumeClaim]string{
 		&image:  "ns/debian-13 debian/13 debian u1.small debian 1Gi fast Ready",
 		&left:   "ns/left debian/13    1Gi fast Incomplete",

@@ -102,8 +102,8 @@ func (f *File) Note(what any) error {
 	if err == nil {
 		err = os.Rename(temporary, f.note())
 	}
-	if err != nil {
-		return fmt.Errorf("note how far %s is: %w", f.path, err)
+	if err != nil { // as on a disk that is full: the note before stays
+		return errors.Join(fmt.Errorf("note how far %s is: %w", f.path, err), remove(temporary))
 	}
 	return nil
 }

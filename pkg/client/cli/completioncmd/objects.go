@@ -71,7 +71,7 @@ func Images(f *cli.Factory) cobra.CompletionFunc {
 				return nil, err
 			}
 			var out []string
-			for _, image := range found.Items {
+			for _, image := range found.Images() {
 				out = append(out, image.Image)
 			}
 			return out, nil

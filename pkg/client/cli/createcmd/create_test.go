@@ -32,6 +32,8 @@ type cluster struct {
 	objects map[string]string
 	// refuses is the resource whose creation refusal is for; all when it is empty.
 	refuses string
+	// uploaded is called at the request for an upload; nil for nothing.
+	uploaded func()
 
 	mu     sync.Mutex
 	asked  []string // METHOD path?query
@@ -60,6 +62,9 @@ func (c *cluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c.mu.Lock()
 	c.asked, c.object = append(c.asked, r.Method+" "+r.URL.RequestURI()), string(body)
 	c.mu.Unlock()
+	if c.uploaded != nil && r.Method == http.MethodPut && filepath.Base(r.URL.Path) == "upload" {
+		c.uploaded()
+	}
 	w.Header().Set("Content-Type", "application/json")
 	refusal := c.refusal
 	if object, found := c.objects[r.URL.Path]; r.Method == http.MethodGet && c.objects != nil {

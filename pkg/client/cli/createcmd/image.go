@@ -32,7 +32,12 @@ func (o *VMOptions) completeImage(ctx context.Context, c *client.Client, namespa
 	if from == "" {
 		from = namespace
 	}
-	image, err := o.findImage(ctx, c, from, ref)
+	if o.Pull {
+		if ref, err = o.pullMissing(ctx, c, namespace, from, ref); err != nil {
+			return nil, err
+		}
+	}
+	image, err := o.findImage(ctx, c, from, ref, from == namespace)
 	if err != nil {
 		return nil, err
 	}
@@ -143,7 +148,10 @@ func (o *VMOptions) giveDefaults(
 	return give("preference", &o.VM.InferPreference, labels, &o.VM.Preference)
 }
 
-func (o *VMOptions) findImage(ctx context.Context, c *client.Client, namespace, ref string) (*images.Pulled, error) {
+// findImage returns an image that is there; own says that the namespace is the VM's.
+func (o *VMOptions) findImage(
+	ctx context.Context, c *client.Client, namespace, ref string, own bool,
+) (*images.Pulled, error) {
 	if _, _, err := images.ParseRef(ref); err != nil {
 		return nil, cli.UsageErrorf("--image: %s", err)
 	}
@@ -153,7 +161,7 @@ func (o *VMOptions) findImage(ctx context.Context, c *client.Client, namespace, 
 	}
 	image, err := list.FindAlias(ref)
 	if err != nil {
-		return nil, fmt.Errorf("--image: %w in namespace %s; %s", err, namespace, o.whence(namespace, ref))
+		return nil, fmt.Errorf("--image: %w in namespace %s; %s", err, namespace, o.whence(namespace, ref, own))
 	}
 	switch image.Phase {
 	case images.PhaseReady:
@@ -171,13 +179,17 @@ func (o *VMOptions) findImage(ctx context.Context, c *client.Client, namespace, 
 	return image, nil
 }
 
-// whence returns how a namespace gets the image.
-func (o *VMOptions) whence(namespace, ref string) string {
+// whence returns how a namespace, the VM's own or another, gets the image.
+func (o *VMOptions) whence(namespace, ref string, own bool) string {
 	if _, unknown := images.Builtin().Find(ref); unknown != nil { // unless the cluster has a catalogue with it
 		return fmt.Sprintf("`%s image list --available%s` shows what can be pulled", o.Factory.Program,
 			o.Factory.InNamespace(namespace))
 	}
-	return fmt.Sprintf("`%s image pull %s%s` brings it", o.Factory.Program, ref, o.Factory.InNamespace(namespace))
+	brings := fmt.Sprintf("`%s image pull %s%s` brings it", o.Factory.Program, ref, o.Factory.InNamespace(namespace))
+	if own {
+		brings += ", as --pull does with --apply"
+	}
+	return brings
 }
 
 // keyFiles are public keys as ssh-keygen names them, the best first.

@@ -157,7 +157,8 @@ func TestWhence(t *testing.T) {
 		"debian/0": "image list --available",
 	} {
 		o := &VMOptions{Factory: cli.NewFactory("virtctl", cli.NoStreams(), func(string) string { return "" })}
-		if got := o.whence("shop", image); !strings.Contains(got, "`virtctl "+want) || !strings.Contains(got, "shop") {
+		got := o.whence("shop", image, false)
+		if !strings.Contains(got, "`virtctl "+want) || !strings.Contains(got, "shop") {
 			t.Errorf("%s: %s", image, got)
 		}
 	}

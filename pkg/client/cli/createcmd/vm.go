@@ -34,8 +34,9 @@ type VMOptions struct {
 	Networks     []string
 	IPs          []string
 	GracePeriod  cli.Seconds
-	// Image is a pulled image, of which the first disk is a copy.
+	// Image is a pulled image, of which the first disk is a copy. Pull pulls one that is not there.
 	Image, ImageSize string
+	Pull             bool
 	Infer            bool
 	InferPreference  bool
 	// note is told how to log in to a guest of an image; nil prints it.
@@ -59,7 +60,8 @@ Without --apply the manifest is printed, for "kubectl apply -f -" or a file. Wit
 cluster and the name is printed. Disks are attached in the order of their flags within each kind: the image's copy,
 container disks, claims, DataSources, cloned claims, blank volumes, imported volumes, empty disks.
 
---image needs an image that "image pull" has brought to the namespace. The disk is a claim of its own, NAME-disk,
+--image needs an image that "image pull" has brought to the namespace, or, with --pull and --apply, one of the
+catalogue, which is pulled first if it is not there. The disk is a claim of its own, NAME-disk,
 which is printed or created with the VM and stays when the VM is deleted. An image of another namespace,
 NAMESPACE/NAME/VERSION, is copied by a VirtualMachineClone, which is printed or created instead of the claim and needs
 the right to clone from there. An image that is a DataSource is copied by CDI, to a DataVolume of the VM, which goes
@@ -71,9 +73,8 @@ labels of the volume that is booted from, where it is a claim or imported and ha
 			# Print a manifest, then run it
 			virtctl create vm --name demo --container-disk quay.io/containerdisks/fedora:latest > demo.yaml
 
-			# From an image of the catalogue
-			virtctl image pull debian/13
-			virtctl create vm --name demo --image debian/13 --apply
+			# From an image of the catalogue, which is pulled if the namespace has it not yet
+			virtctl create vm --name demo --image debian/13 --pull --apply
 
 			# From an image that namespace golden shares
 			virtctl create vm --name demo --image golden/debian/13 --apply
@@ -142,6 +143,7 @@ func (o *VMOptions) addFlags(cmd *cobra.Command) {
 	flags.StringVar(&o.Image, "image", "",
 		"Boot from a copy of a pulled `IMAGE`: NAME, NAME/VERSION, or NAMESPACE/NAME/VERSION of another namespace")
 	flags.StringVar(&o.ImageSize, "image-size", "", "`SIZE` of that copy, such as 20Gi (default the image's)")
+	flags.BoolVar(&o.Pull, "pull", false, "Pull the image first if the namespace has it not; with --apply")
 	o.Volumes.addFlags(flags)
 	flags.StringVar(&o.VM.CloudInit.User, "user", "", "`ACCOUNT` in the guest that the password and SSH keys are for")
 	flags.StringVar(&o.PasswordFile, "password-file", "", "`FILE` with that account's password; - is stdin")
@@ -195,6 +197,9 @@ func (o *VMOptions) Complete(cmd *cobra.Command) error {
 	}
 	if o.Image == "" && (cmd.Flags().Changed("image") || o.ImageSize != "") {
 		return cli.UsageErrorf("which image? Name it with --image, such as --image=debian/13")
+	}
+	if err := o.completePull(); err != nil {
+		return err
 	}
 	if cmd.Flags().Changed("mac") && o.VM.MAC == "" {
 		return cli.UsageErrorf("--mac: must not be empty")

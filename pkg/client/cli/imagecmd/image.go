@@ -109,8 +109,8 @@ func clusterCatalogues(ctx context.Context, c *client.Client, namespace string) 
 	return out, errors.Join(errs...)
 }
 
-// find returns an image of the catalogue.
-func find(ctx context.Context, f *cli.Factory, ref string) (*images.Image, error) {
+// Find returns an image of the catalogue, of which the namespace to work in has a part.
+func Find(ctx context.Context, f *cli.Factory, ref string) (*images.Image, error) {
 	if _, _, err := images.ParseRef(ref); err != nil {
 		return nil, cli.UsageErrorf("%s", err)
 	}
@@ -161,7 +161,7 @@ func pulled(f *cli.Factory) cobra.CompletionFunc {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
 		var out []string
-		for _, image := range list.Items {
+		for _, image := range list.Images() {
 			if image.Claim != "" {
 				out = append(out, image.Image)
 			}

@@ -90,6 +90,36 @@ func TestList(t *testing.T) {
 	}
 }
 
+// An upload that has not ended well is in the list, with how far it came.
+func TestListOfUploads(t *testing.T) {
+	w := newWorld(t)
+	w.Put(claims, &corev1.PersistentVolumeClaimList{Items: []corev1.PersistentVolumeClaim{{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: "disk", Annotations: map[string]string{
+			uploads.AnnotationState: uploads.Encode(uploads.State{
+				Phase: uploads.Failed, Received: 3 << 20, Size: 5 << 30, Message: "cut",
+			}),
+		}},
+	}, {
+		ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: "golden", Annotations: map[string]string{
+			uploads.AnnotationRequest: uploads.Encode(uploads.Request{ID: "0123456789abcdef", Size: 2 << 20}),
+		}},
+	}}})
+	w.Put("/apis/subresources.kubevirt.io/v1/namespaces/team-a/persistentvolumeclaims/golden/upload", uploads.State{
+		Phase: uploads.Receiving, Received: 1 << 20, Size: 2 << 20,
+	})
+	const want = "" +
+		"IMAGE    CLAIM    PHASE                             SIZE   USER     INSTANCETYPE   PREFERENCE   AGE\n" +
+		"<none>   disk     Incomplete (3.0 MiB of 5.0 GiB)   0      <none>   <none>         <none>       <unknown>\n" +
+		"<none>   golden   Uploading (1.0 MiB of 2.0 MiB)    0      <none>   <none>         <none>       <unknown>\n"
+	if out, _, err := w.run("list"); err != nil || out != want {
+		t.Errorf("%v\n%s", err, out)
+	}
+	if out, _, err := w.run("list", "-o", "jsonpath={.items[0].received} {.items[0].message}"); err != nil ||
+		out != "3145728 cut" {
+		t.Errorf("%v, %q", err, out)
+	}
+}
+
 // TestRemoveAsks: where nobody can be asked the claim stays, unless --yes is given.
 func TestRemoveAsks(t *testing.T) {
 	w := newWorld(t)

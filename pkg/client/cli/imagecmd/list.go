@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/duration"
 
 	"github.com/virtkit/virtkit/pkg/client/action/images"
+	"github.com/virtkit/virtkit/pkg/client/action/pace"
 	"github.com/virtkit/virtkit/pkg/client/cli"
 )
 
@@ -30,6 +31,8 @@ func NewCmdList(f *cli.Factory) *cobra.Command {
 		Aliases: []string{"ls"},
 		Short:   "List the images of a namespace, or those that can be pulled",
 		Long: `List the images of a namespace, or those that can be pulled.
+
+Claims to which a disk is uploaded are listed, too, and those whose upload did not end well, with the bytes that came.
 
 Where the cluster has CDI, its DataSources are images, too: of the version latest, unless labels name another.`,
 		Example: cli.Examples(f.Program, `
@@ -69,6 +72,7 @@ func List(ctx context.Context, o *ListOptions) error {
 	if err != nil {
 		return err
 	}
+	list.Follow(ctx, c)
 	if o.Output.Given() {
 		return o.Output.Print(list, o.Factory.IO.Out)
 	}
@@ -87,8 +91,8 @@ func List(ctx context.Context, o *ListOptions) error {
 	row("NAMESPACE", "IMAGE", "CLAIM", "PHASE", "SIZE", "USER", "INSTANCETYPE", "PREFERENCE", "AGE")
 	for i := range list.Items {
 		p := &list.Items[i]
-		row(p.Namespace, p.Image, claimOf(p), p.Phase, orNone(p.Size), orNone(p.User), orNone(p.Instancetype),
-			orNone(p.Preference), age(o.Factory.Now(), p.CreationTimestamp.Time))
+		row(p.Namespace, orNone(p.Image), claimOf(p), phaseOf(p), orNone(p.Size), orNone(p.User),
+			orNone(p.Instancetype), orNone(p.Preference), age(o.Factory.Now(), p.CreationTimestamp.Time))
 	}
 	return t.Flush()
 }
@@ -118,6 +122,18 @@ func architectures(image *images.Image) string {
 		out = append(out, s.Arch)
 	}
 	return strings.Join(out, ",")
+}
+
+// phaseOf is what a table shows as the phase of an image: with how far its upload is or was.
+func phaseOf(p *images.Pulled) string {
+	switch {
+	case p.Phase == images.PhaseReady:
+	case p.Bytes > 0:
+		return fmt.Sprintf("%s (%s of %s)", p.Phase, pace.Size(float64(p.Received)), pace.Size(float64(p.Bytes)))
+	case p.Received > 0: // of a container image, whose size nobody knows yet
+		return fmt.Sprintf("%s (%s)", p.Phase, pace.Size(float64(p.Received)))
+	}
+	return p.Phase
 }
 
 // claimOf is what a table shows as the claim of an image.

@@ -119,7 +119,7 @@ func (o *Options) validate() error {
 
 // Pull downloads and uploads.
 func Pull(ctx context.Context, o *Options) error {
-	image, err := find(ctx, o.Factory, o.Ref)
+	image, err := Find(ctx, o.Factory, o.Ref)
 	if err != nil {
 		return err
 	}
@@ -153,10 +153,23 @@ func PullTo(
 	ctx context.Context, f *cli.Factory, c *client.Client, namespace string, image *images.Image,
 	watcher imagefile.Watcher, note func(string),
 ) error {
-	o := &Options{Factory: f.Silent(), Arch: DefaultArch, Image: *image, note: note}
-	o.Watcher, o.WaitSeconds = watcher, imagefile.DefaultWaitSeconds
+	o := &Options{Factory: f.Silent(), Image: *image, note: note}
+	o.Watcher = watcher
+	return o.pullTo(ctx, c, namespace)
+}
+
+// PullNeeded brings an image of the catalogue to a claim of a namespace for a command that needs it, as PullTo does,
+// and tells the terminal how far it is.
+func PullNeeded(
+	ctx context.Context, f *cli.Factory, c *client.Client, namespace string, image *images.Image,
+) error {
+	return (&Options{Factory: f, Image: *image}).pullTo(ctx, c, namespace)
+}
+
+func (o *Options) pullTo(ctx context.Context, c *client.Client, namespace string) error {
+	o.Arch, o.WaitSeconds = DefaultArch, imagefile.DefaultWaitSeconds
 	o.Claim.AccessMode, o.Claim.VolumeMode = imagefile.DefaultAccessMode, "Filesystem"
-	t := cli.Target{Namespace: namespace, Name: ClaimName(image)}
+	t := cli.Target{Namespace: namespace, Name: ClaimName(&o.Image)}
 	have, err := o.have(ctx, c, namespace)
 	if err != nil {
 		return err

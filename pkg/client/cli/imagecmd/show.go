@@ -46,7 +46,7 @@ no catalogue has, as one of a DataSource, is printed as "image list" prints it.`
 
 // Show prints the image.
 func Show(ctx context.Context, o *ShowOptions) error {
-	image, err := find(ctx, o.Factory, o.Ref)
+	image, err := Find(ctx, o.Factory, o.Ref)
 	if err != nil {
 		if there := o.there(ctx, err); there != nil {
 			return o.Output.Manifest(there, o.Factory.IO.Out)

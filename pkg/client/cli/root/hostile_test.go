@@ -109,7 +109,7 @@ var commandLines = map[string][]string{
 	"convert":           {"template convert demo"},
 	"dashboard":         {"dashboard --once"},
 	"version":           {"version"},
-	"vm":                {"create vm --name x --apply"},
+	"vm":                {"create vm --name x --apply", "create vm --name x --image none/1 --pull --apply"},
 	"instancetype":      {"create instancetype --name x --cpu 1 --memory 1Gi --apply"},
 	"preference":        {"create preference --name x --apply"},
 	"add-ssh-key":       {"credentials add-ssh-key demo --user root --value KEY"},

@@ -27,7 +27,9 @@ type target struct {
 	size int64
 	sum  uint32
 	// last is the newest state that another run could go on with, noted when the file has it; nil for none.
-	last  *state
+	last *state
+	// kept is the one that is noted, at noted.
+	kept  *state
 	noted time.Time
 	// resumed says that the file has what the run before has left, and nothing of this one.
 	resumed bool
@@ -89,7 +91,7 @@ func (t *target) Begin() error {
 	if t.resumed {
 		t.note("the disk may have changed since %s was written, so the download begins anew", t.part.Name())
 	}
-	t.size, t.sum, t.last, t.resumed = 0, 0, nil, false
+	t.size, t.sum, t.last, t.kept, t.resumed = 0, 0, nil, nil, false
 	if err := errors.Join(t.part.Forget(), t.part.Truncate(0)); err != nil {
 		return err
 	}

@@ -67,14 +67,18 @@ func (t *target) take(made types.UID) error {
 	return t.part.Note(&state{What: t.what, Made: made})
 }
 
-// keepNote notes the newest state.
+// keepNote notes the newest state. What has come after it is taken off: on a disk that is full, that may be the room
+// that the note needs.
 func (t *target) keepNote() error {
 	// A hole at the end is none of the file's yet.
-	if err := t.part.Truncate(t.size); err != nil {
+	if err := t.part.Truncate(t.last.File); err != nil {
 		return err
 	}
-	t.noted = t.now()
-	return t.part.Note(t.last)
+	if err := t.part.Note(t.last); err != nil {
+		return err
+	}
+	t.kept, t.noted = t.last, t.now()
+	return nil
 }
 
 // resume returns where the run before has come to, and which export it has made; nil when the download is to begin. It
@@ -94,6 +98,10 @@ func (t *target) resume(ctx context.Context) (*export.Point, types.UID, error) {
 		return nil, was.Made, nil
 	}
 	name := t.part.Name()
+	if was.What == t.what && was.File <= 0 { // written by nobody of ours: something has come
+		t.note("%s is not as it was written, so the download begins anew", name)
+		return nil, was.Made, nil
+	}
 	if was.What != t.what {
 		t.note("%s is of another download (%s), and is overwritten", name, was.What)
 		return nil, "", nil
@@ -154,7 +162,10 @@ func (t *target) end(failed error) error {
 	}
 	if !t.resumed { // else all is as the run before has left it
 		if err := t.keepNote(); err != nil {
-			return errors.Join(err, t.discard())
+			if t.kept == nil {
+				return errors.Join(err, t.discard())
+			}
+			t.last = t.kept // which still holds: the file has that, and more
 		}
 	}
 	t.closed = true

@@ -109,6 +109,10 @@ func imageTable() *store.Table[store.Image] {
 			Namespace: "prod", Name: "golden-2", UID: "i2", Created: now.Add(-time.Minute), Ref: "golden/2",
 			Size: "20Gi", Class: "local", Phase: images.PhaseIncomplete,
 		},
+		{
+			Namespace: "prod", Name: "scratch", UID: "i3", Created: now.Add(-time.Minute), Size: "8Gi", Class: "local",
+			Phase: images.PhaseIncomplete, Received: 3 << 20, Bytes: 1 << 30, Message: "no byte came for 10m0s",
+		},
 		{Namespace: "prod", Name: "web-disk", Of: "debian-13"},
 	} {
 		rows[i.Key()] = i
@@ -136,6 +140,10 @@ func TestImagesArePulledRemovedAndUsed(t *testing.T) {
 			[]string{"9", "/", "'alpine", "enter", "f", "y"},
 			"pull alpine/3.22 to prod",
 			"virtctl image pull alpine/3.22 --namespace prod",
+		},
+		"an upload removed": {
+			[]string{"9", "/", "'scratch", "enter", "ctrl+d", "'scratch", "enter"},
+			"remove prod/scratch", "kubectl delete pvc scratch --namespace prod",
 		},
 		"pull asks":             {[]string{"9", "/", "'alpine", "enter", "f"}, "", ""},
 		"pulled although there": {[]string{"9", "/", "'u1", "enter", "/", "'Ready", "enter", "f", "y"}, "", ""},

@@ -48,7 +48,12 @@ func (p *Image) pulled() pulled {
 }
 
 // Title returns the image.
-func (p *Image) Title() string { return "image " + p.ref }
+func (p *Image) Title() string {
+	if p.ref == "" {
+		return "claim " + p.key.Name
+	}
+	return "image " + p.ref
+}
 
 // State returns the state of the rows of claims.
 func (p *Image) State() store.State { return p.world.Images.State() }

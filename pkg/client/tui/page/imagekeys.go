@@ -53,8 +53,8 @@ func imageBindings() keymap.Map[pulled] {
 			Do: func(p pulled) tea.Cmd {
 				w, key := p.world, p.row.claim.Key()
 				read := func() []*store.Machine { return imageUsers(w)[key] }
-				users := newMachines(w, "VMs of image "+p.row.ref, read)
-				none := "No VM boots from image " + p.row.ref + " or from a copy of it"
+				users := newMachines(w, "VMs of "+p.row.title(), read)
+				none := "No VM boots from " + p.row.title() + " or from a copy of it"
 				users.lacks, users.advice = func() string { return none }, "+ on the image makes one"
 				return Send(Open{users})
 			},
@@ -148,6 +148,9 @@ func (p pulled) undeletable() string {
 		return "it is being pulled; " + cancelKey + " cancels that"
 	case claim.Deleting:
 		return "its claim is being deleted"
+	case claim.Phase == images.PhaseUploading:
+		return "an image is being uploaded to it; `" + p.world.Program + " image-upload pvc " + claim.Name +
+			" --cancel` ends that"
 	}
 	return p.world.Actions.ForbiddenTo(claim.Namespace, "delete", client.Claims)
 }
@@ -156,6 +159,11 @@ func (p pulled) undeletable() string {
 func (p pulled) askDelete() tea.Cmd {
 	claim, actions := p.row.claim, p.world.Actions
 	question := fmt.Sprintf("Delete claim %s, which has image %s?", claim.Key(), claim.Ref)
+	line := p.world.Line(p.world.Program, "image rm", quoted(claim.Ref), "--yes", "--namespace", claim.Namespace)
+	if claim.Ref == "" {
+		question = fmt.Sprintf("Delete claim %s, whose upload did not end well?", claim.Key())
+		line = p.world.Line("kubectl delete pvc", claim.Name, "--namespace", claim.Namespace)
+	}
 	var own []*store.Machine
 	for _, m := range p.row.users {
 		for _, name := range m.Claims {
@@ -171,7 +179,7 @@ func (p pulled) askDelete() tea.Cmd {
 		question += " VMs that were made of it keep their disks."
 	}
 	return Send(Ask{Question: question, Typed: claim.Name, Task: Task{
-		Line: p.world.Line(p.world.Program, "image rm", quoted(claim.Ref), "--yes", "--namespace", claim.Namespace),
+		Line: line,
 		Do:   func(ctx context.Context) error { return actions.RemoveImage(ctx, claim) },
 	}})
 }

@@ -12,16 +12,18 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/virtkit/virtkit/pkg/client/action/images"
+	"github.com/virtkit/virtkit/pkg/client/action/pace"
 	"github.com/virtkit/virtkit/pkg/client/store"
 	"github.com/virtkit/virtkit/pkg/client/tui/keymap"
 	"github.com/virtkit/virtkit/pkg/client/tui/theme"
 	"github.com/virtkit/virtkit/pkg/client/tui/widget"
 )
 
-// imageRow is an image: of the catalogue, of the cluster, or both.
+// imageRow is an image: of the catalogue, of the cluster, or both. Or it is a claim to which a disk is uploaded that is
+// no image.
 type imageRow struct {
 	namespace string // of the claim, or the one that it would be pulled to
-	ref       string // NAME/VERSION
+	ref       string // NAME/VERSION; empty for the upload of a disk
 	entry     *images.Image
 	claim     *store.Image // nil for one that is only in the catalogue
 	pull      *Transfer    // the last pull of it; nil for none
@@ -36,8 +38,23 @@ func (r *imageRow) key() store.Key {
 	return store.Key{Namespace: "claim/" + r.claim.Namespace, Name: r.claim.Name}
 }
 
-// name and version are those of the image.
-func (r *imageRow) name() string    { name, _, _ := strings.Cut(r.ref, "/"); return name }
+// title names it.
+func (r *imageRow) title() string {
+	if r.ref == "" {
+		return "claim " + r.claim.Name
+	}
+	return "image " + r.ref
+}
+
+// name and version are those of the image; the name is the claim's for an upload.
+func (r *imageRow) name() string {
+	if r.ref == "" {
+		return r.claim.Name
+	}
+	name, _, _ := strings.Cut(r.ref, "/")
+	return name
+}
+
 func (r *imageRow) version() string { _, version, _ := strings.Cut(r.ref, "/"); return version }
 
 // pulling reports whether this dashboard pulls it.
@@ -120,7 +137,7 @@ func imageRows(w *World, c *catalogue) []*imageRow {
 	var out []*imageRow
 	here := map[string]bool{}
 	for _, claim := range w.Images.Rows() {
-		if claim.Ref == "" {
+		if claim.Phase == "" { // a copy
 			continue
 		}
 		here[claim.Ref] = here[claim.Ref] || claim.Namespace == w.pullsTo()
@@ -151,7 +168,7 @@ func imageUsers(w *World) map[store.Key][]*store.Machine {
 				continue
 			}
 			of := claim.Key()
-			if claim.Ref == "" {
+			if claim.Ref == "" && claim.Of != "" {
 				of.Name = claim.Of
 			}
 			out[of] = append(out[of], m)
@@ -290,7 +307,7 @@ func imageState(r *imageRow) (string, theme.Role) {
 		return "Deleting", theme.Warn
 	case r.claim.Phase == images.PhaseReady:
 		return r.claim.Phase, theme.Good
-	case r.claim.Phase == images.PhasePulling:
+	case r.claim.Phase == images.PhasePulling || r.claim.Phase == images.PhaseUploading:
 		return r.claim.Phase, theme.Busy
 	}
 	return r.claim.Phase, theme.Warn
@@ -303,6 +320,9 @@ func imageDetails(w *World, r *imageRow) (string, theme.Role) {
 			return text, role
 		}
 	}
+	if text := uploadDetails(r.claim); text != "" {
+		return text, theme.Warn
+	}
 	switch {
 	case len(r.users) > 0:
 		return "of " + userNames(r.users), theme.Text
@@ -310,6 +330,24 @@ func imageDetails(w *World, r *imageRow) (string, theme.Role) {
 		return r.entry.Title, theme.Dim
 	}
 	return "", theme.Dim
+}
+
+// uploadDetails returns how far the upload to a claim is or was, and why it does not go on; empty for none.
+func uploadDetails(claim *store.Image) string {
+	if claim == nil || claim.Phase == images.PhaseReady {
+		return ""
+	}
+	var words []string
+	if claim.Bytes > 0 && claim.Phase == images.PhaseIncomplete {
+		words = append(words, fmt.Sprintf("%s of %s have come", pace.Size(float64(claim.Received)),
+			pace.Size(float64(claim.Bytes))))
+	} else if claim.Bytes > 0 {
+		words = append(words, pace.Size(float64(claim.Bytes)))
+	}
+	if claim.Message != "" {
+		words = append(words, claim.Message)
+	}
+	return strings.Join(words, "; ")
 }
 
 // userNames names the machines that use an image, of many the first.
