@@ -97,12 +97,16 @@ func (s sections) usage(height int) []string {
 			"Memory", widget.Bytes(float64(used(now))) + " of " + widget.Bytes(float64(now.Memory)),
 			series.Memory, float64(now.Memory),
 		},
-		{"Network", "in " + widget.Bytes(float64(now.NetworkReceived)) + "/s, out " +
-			widget.Bytes(float64(now.NetworkSent)) + "/s" + limitsOf(now.Limits, "interface "), series.Net,
-			highest(series.Net)},
-		{"Disk", "read " + widget.Bytes(float64(now.DiskRead)) + "/s, written " +
-			widget.Bytes(float64(now.DiskWritten)) + "/s" + limitsOf(now.Limits, "disk "), series.Disk,
-			highest(series.Disk)},
+		{
+			"Network", "in " + widget.Bytes(float64(now.NetworkReceived)) + "/s, out " +
+				widget.Bytes(float64(now.NetworkSent)) + "/s" + limitsOf(now.Limits, "interface "),
+			series.Net, highest(series.Net),
+		},
+		{
+			"Disk", "read " + widget.Bytes(float64(now.DiskRead)) + "/s, written " +
+				widget.Bytes(float64(now.DiskWritten)) + "/s" + limitsOf(now.Limits, "disk "),
+			series.Disk, highest(series.Disk),
+		},
 	} {
 		name := "  " + s.t.Paint(theme.Dim, widget.Pad(s.t, g.name, nameWidth))
 		if height == 1 {
