@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	v1 "kubevirt.io/api/core/v1"
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
@@ -100,6 +101,11 @@ func TestVolumeMigration(tt *testing.T) {
 	}
 	t.changeVMI(func(s *v1.VirtualMachineInstanceStatus) { s.MigrationState.TargetNodeAddress = "10.0.0.2" })
 	t.waitMigration(second, v1.MigrationTargetReady)
+	t.exchange(func(vm *v1.VirtualMachine) {
+		metav1.SetMetaDataAnnotation(&vm.ObjectMeta, volumemigration.CopiedClaimsAnnotation,
+			volumemigration.ClaimsDelete)
+	})
+	t.claimStays("old")
 	t.changeVMI(func(s *v1.VirtualMachineInstanceStatus) {
 		s.MigrationState.StartTimestamp = &second.CreationTimestamp
 		s.MigrationState.EndTimestamp, s.MigrationState.Completed = s.MigrationState.StartTimestamp, true
@@ -118,11 +124,30 @@ func TestVolumeMigration(tt *testing.T) {
 	if conditions.Find(vm.Status.Conditions, v1.VirtualMachineRestartRequired) != nil {
 		t.Errorf("conditions %+v", vm.Status.Conditions)
 	}
+	t.eventually("claim old is deleted", func() (bool, error) {
+		old := &corev1.PersistentVolumeClaim{}
+		err := cluster.Client.Get(t.ctx, t.key("old"), old)
+		return apierrors.IsNotFound(err) || old.DeletionTimestamp != nil, client.IgnoreNotFound(err)
+	})
+	t.waitVMI("knows of no claim that is left", func(vmi *v1.VirtualMachineInstance) bool {
+		return len(volumemigration.LeftBy(&vmi.Status)) == 0
+	})
+	t.claimStays("filled")
 	t.quiet()
 	var left v1.VirtualMachineInstanceMigrationList
 	t.must(cluster.Client.List(t.ctx, &left, client.InNamespace(t.namespace)))
 	if len(left.Items) != 1 {
 		t.Errorf("%d migrations", len(left.Items))
+	}
+}
+
+// claimStays fails if a claim is gone, or going.
+func (t *test) claimStays(name string) {
+	t.Helper()
+	claim := &corev1.PersistentVolumeClaim{}
+	t.must(cluster.Client.Get(t.ctx, t.key(name), claim))
+	if claim.DeletionTimestamp != nil {
+		t.Errorf("claim %s is deleted", name)
 	}
 }
 

@@ -24,7 +24,7 @@ func (r *Reconciler) Guests() []usage.Guest {
 			Disks: map[string]string{},
 		}
 		if vmi := s.latest(); vmi != nil {
-			guest.Labels, guest.Limits = vmi.Labels, qos.SumsOf(vmi)
+			guest.Labels, guest.Limits, guest.DeviceLimits = vmi.Labels, qos.SumsOf(vmi), qos.Each(vmi)
 		}
 		seen := s.observation()
 		if seen.Plan != nil {

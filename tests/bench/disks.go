@@ -62,7 +62,7 @@ func diskMigration(ctx context.Context, b *bench) (rows []Row, err error) {
 	defer func() { err = errors.Join(err, theirs.close(ctx)) }()
 
 	var here, bare, alone []moved
-	for i := range max(b.rounds/2, 2) {
+	for i := range samples(b.rounds) {
 		for samples, m := range map[*[]moved]mover{&here: with, &bare: without, &alone: theirs} {
 			one, err := b.observe(ctx, e, m, ":")
 			if err != nil {

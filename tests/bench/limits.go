@@ -6,15 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"net"
+	"net/netip"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
-	"k8s.io/apimachinery/pkg/watch"
 	v1 "kubevirt.io/api/core/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/virtkit/virtkit/tests/bench/report"
+	"github.com/virtkit/virtkit/pkg/vm/network/reach"
 )
 
 const (
@@ -22,12 +21,12 @@ const (
 	limitWithin = .1
 	// limitFor is how long it is measured.
 	limitFor = 10 * time.Second
-	// growLimit is for a disk that a guest uses, from the change of its claim.
-	growLimit = 2
+	// settle is how long a change of a limit takes at most.
+	settle = 3 * time.Second
 )
 
-// limits measures how near a guest that writes as fast as it can comes to the limits of its disk, by QEMU's own
-// counters.
+// limits measures how near a guest that writes, or sends, as fast as it can comes to the limits of its disk, by QEMU's
+// own counters, and of its interface, by what arrives in its pod.
 func limits(ctx context.Context, b *bench) (rows []Row, err error) {
 	if err := buildDriver(ctx); err != nil {
 		return nil, err
@@ -69,15 +68,50 @@ func limits(ctx context.Context, b *bench) (rows []Row, err error) {
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", l.name, err)
 		}
-		row := Row{
-			Name: l.name, What: l.what, Unit: l.unit, Value: rate / l.scale, Anchor: l.value, Versus: "the limit",
-			Goal: fmt.Sprintf("within %g %%", limitWithin*100),
-		}
-		row.Ratio = row.Value / row.Anchor
-		row.Reached = math.Abs(row.Ratio-1) <= limitWithin
-		rows = append(rows, row)
+		rows = append(rows, near(Row{
+			Name: l.name, What: l.what, Unit: l.unit, Value: rate / l.scale, Anchor: l.value,
+		}))
 	}
-	return rows, nil
+	const sends = 4 // MiB/s
+	rate, err := g.sent(ctx, fmt.Sprintf("out=%dMi", sends))
+	if err != nil {
+		return nil, fmt.Errorf("limit-interface: %w", err)
+	}
+	return append(rows, near(Row{
+		Name: "limit-interface", What: "an interface limited to 4 MiB/s: sent", Unit: "MiB/s", Value: rate,
+		Anchor: sends,
+	})), nil
+}
+
+// near gives a row the goal to be near its limit, which is its anchor.
+func near(row Row) Row {
+	row.Versus, row.Goal = "the limit", fmt.Sprintf("within %g %%", limitWithin*100)
+	row.Ratio = row.Value / row.Anchor
+	row.Reached = math.Abs(row.Ratio-1) <= limitWithin
+	return row
+}
+
+// sent limits the guest's interface, and returns how much a connection from its pod gets of the guest, MiB in a second.
+func (g *guest) sent(ctx context.Context, limit string) (rate float64, err error) {
+	if _, stderr, err := g.Virtctl(ctx, nil, "-n", g.namespace, "set", "qos", g.vmi.Name, "--none", "--interface",
+		"default="+limit); err != nil {
+		return 0, fmt.Errorf("virtctl set qos: %w: %s", err, stderr)
+	}
+	zeros := fmt.Sprintf("dd if=/dev/zero of=/www/zero bs=1M count=%d 2>/dev/null", forwardSize)
+	if err := say(ctx, g, zeros); err != nil {
+		return 0, err
+	}
+	if err := pause(ctx, settle); err != nil {
+		return 0, err
+	}
+	pod, err := g.podNetwork(ctx, g.vmi)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, pod.Close()) }()
+	at := netip.AddrPortFrom(netip.MustParseAddr("10.0.2.2"), 80)
+	took, err := fetch(func() (net.Conn, error) { return reach.In(ctx, pod, reach.TCP, at) })
+	return forwardSize / took.Seconds(), err
 }
 
 // counters are QEMU's of a disk.
@@ -93,7 +127,6 @@ type counters struct {
 func (g *guest) written(
 	ctx context.Context, limit, block string, of func(counters) int64,
 ) (rate float64, err error) {
-	const settle = 3 * time.Second
 	if _, stderr, err := g.Virtctl(ctx, nil, "-n", g.namespace, "set", "qos", g.vmi.Name, "--none", "--disk",
 		"empty="+limit); err != nil {
 		return 0, fmt.Errorf("virtctl set qos: %w: %s", err, stderr)
@@ -134,55 +167,4 @@ func (g *guest) counters(ctx context.Context) (c counters, err error) {
 		return c, fmt.Errorf("plain written says %q: %w", text, err)
 	}
 	return c, nil
-}
-
-// growing measures how long a disk that a guest uses takes to grow, from the change of its claim until the instance
-// says that the guest has the new size.
-func growing(ctx context.Context, b *bench) (rows []Row, err error) {
-	claim := b.claim("grows", "64Mi")
-	mode := corev1.PersistentVolumeBlock
-	claim.Spec.VolumeMode = &mode
-	if err := b.Client.Create(ctx, claim); err != nil {
-		return nil, err
-	}
-	defer b.cleanUp(claim, &err)
-	vm := b.vm("grows", v1.RunStrategyAlways)
-	plug(vm, claim.Name)
-	if err := b.Client.Create(ctx, vm); err != nil {
-		return nil, err
-	}
-	defer b.cleanUp(vm, &err)
-	if err := b.untilLogin(ctx, vm); err != nil {
-		return nil, err
-	}
-	vmi := b.vmi(vm.Name)
-	var took []time.Duration
-	for i := range max(b.rounds/2, 2) {
-		size := resource.NewQuantity(int64(128+64*i)<<20, resource.BinarySI)
-		patch := fmt.Sprintf(`{"spec":{"resources":{"requests":{"storage":%q}}}}`, size)
-		one, err := b.timed(ctx, vmi, &v1.VirtualMachineInstanceList{},
-			func() error {
-				return b.Client.Patch(ctx, claim, client.RawPatch("application/merge-patch+json", []byte(patch)))
-			},
-			func(e watch.Event) (bool, error) {
-				is, ok := e.Object.(*v1.VirtualMachineInstance)
-				if !ok {
-					return false, nil
-				}
-				for _, s := range is.Status.VolumeStatus {
-					if s.Name == claim.Name && s.Size == size.Value() {
-						return true, nil
-					}
-				}
-				return false, nil
-			})
-		if err != nil {
-			return nil, err
-		}
-		took = append(took, one)
-	}
-	return []Row{
-		report.Timed("grow", "growing a disk that a guest uses: claim changed → the guest has it, median", "s",
-			took, .5).AtMost(growLimit),
-	}, nil
 }

@@ -46,8 +46,8 @@ var broughtFaults = map[string]map[string]outcome{
 		"source handler": stays, "target handler": stays, "controller": moves, "api": moves, "control plane": either,
 		"csi controller": moves, "csi node": moves, "connection": stays, "source libvirtd": stays,
 		"target libvirtd": stays, "target QEMU": stays, "target launcher": stays, "cancel": stays, "snapshot": moves,
-		"plug": moves, "second": moves, "source node": either, "target node": stays, "source QEMU": ends,
-		"source launcher": ends,
+		"plug": moves, "second": moves, "full": stays, "source node": either, "target node": stays,
+		"source QEMU": ends, "source launcher": ends,
 	},
 	// All is copied, and libvirt at the target does not answer that the guest may run there.
 	"finishing": {
@@ -72,13 +72,24 @@ var broughtFaults = map[string]map[string]outcome{
 // copied, or the VM names the old claim again.
 var exchangedFaults = map[string]map[string]outcome{
 	"named": {
-		"source handler": moves, "controller": moves, "api": moves, "control plane": moves, "csi controller": moves,
-		"cancel": stays,
+		"source handler": moves, "target handler": moves, "controller": moves, "api": moves, "control plane": moves,
+		"csi controller": moves, "csi node": moves, "cancel": stays,
 	},
 	"scheduling": {
-		"source handler": moves, "controller": moves, "control plane": moves, "cancel": stays, "source QEMU": ends,
+		"source handler": moves, "target handler": moves, "controller": moves, "api": moves, "control plane": moves,
+		"csi controller": moves, "csi node": moves, "source libvirtd": moves, "cancel": stays, "source QEMU": ends,
+		"source launcher": ends,
 	},
-	"ready": {"target handler": moves, "controller": moves, "target launcher": moves, "cancel": stays},
+	"preparing": {
+		"source handler": moves, "target handler": moves, "controller": moves, "control plane": moves,
+		"csi node": moves, "source libvirtd": moves, "target launcher": moves, "cancel": stays, "source QEMU": ends,
+		"source launcher": ends,
+	},
+	"ready": {
+		"source handler": moves, "target handler": moves, "controller": moves, "api": moves, "control plane": moves,
+		"csi node": moves, "connection": moves, "source libvirtd": moves, "target launcher": moves, "cancel": stays,
+		"source QEMU": ends, "source launcher": ends,
+	},
 	"copying": {
 		"source handler": moves, "target handler": moves, "controller": moves, "api": moves, "control plane": moves,
 		"csi controller": moves, "csi node": moves, "connection": moves, "source libvirtd": moves,
@@ -86,11 +97,20 @@ var exchangedFaults = map[string]map[string]outcome{
 		"snapshot": moves, "plug": moves, "source node": moves, "target node": moves, "source QEMU": ends,
 		"source launcher": ends,
 	},
-	"finishing": {"source handler": moves, "controller": moves, "target libvirtd": moves, "source launcher": ends},
-	"arrived": {
-		"controller": moves, "target QEMU": moves, "target launcher": moves, "cancel": either, "source launcher": ends,
+	"finishing": {
+		"source handler": moves, "target handler": moves, "controller": moves, "api": moves, "control plane": moves,
+		"connection": moves, "source libvirtd": moves, "target libvirtd": moves, "target QEMU": moves,
+		"target launcher": moves, "cancel": either, "source launcher": ends,
 	},
-	"landed": {"controller": moves, "control plane": moves, "target handler": moves, "target QEMU": ends},
+	"arrived": {
+		"source handler": moves, "target handler": moves, "controller": moves, "control plane": moves,
+		"connection": moves, "source libvirtd": moves, "target libvirtd": moves, "target QEMU": moves,
+		"target launcher": moves, "cancel": either, "source launcher": ends,
+	},
+	"landed": {
+		"source handler": moves, "target handler": moves, "controller": moves, "api": moves, "control plane": moves,
+		"csi node": moves, "target libvirtd": moves, "source launcher": moves, "target QEMU": ends,
+	},
 }
 
 // Those that every run has.

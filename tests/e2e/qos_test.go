@@ -132,7 +132,11 @@ func (g *guest) keeps(t *testing.T, rate func(top.Row) int64, limit int64) {
 		}
 		return ""
 	})
-	if got = rate(g.top(t, 4*time.Second)); got > limit*5/4 {
+	row := g.top(t, 4*time.Second)
+	if got = rate(row); got > limit*5/4 {
 		t.Errorf("%d bytes a second, with a limit of %d", got, limit)
+	}
+	if row.Name != "" && len(row.Limits) == 0 {
+		t.Error("top knows of no limits")
 	}
 }

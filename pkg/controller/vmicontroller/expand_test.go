@@ -142,3 +142,34 @@ func TestExpandAtStart(t *testing.T) {
 		t.Errorf("%+v", step.Expansions)
 	}
 }
+
+// TestExpandAmidACopy: while a disk is copied to another claim, the guest has nothing of an expansion of the one that
+// it leaves, and the VMI says nothing of it; docs/volumes.md tells so. When the spec names that claim again, it has.
+func TestExpandAmidACopy(t *testing.T) {
+	source := &v1.PersistentVolumeClaimVolumeSource{}
+	vmi := &v1.VirtualMachineInstance{}
+	vmi.Spec.Volumes = []v1.Volume{{Name: "data", VolumeSource: v1.VolumeSource{PersistentVolumeClaim: source}}}
+	vmi.Status.Phase = v1.Running
+	vmi.Status.VolumeStatus = []v1.VolumeStatus{{
+		Name: "data", PersistentVolumeClaimInfo: &v1.PersistentVolumeClaimInfo{
+			ClaimName: "old", Capacity: storage("1Gi"), Requests: storage("1Gi"),
+		},
+	}}
+	all := map[string]*corev1.PersistentVolumeClaim{"old": {}, "new": {}}
+	for name, claim := range all {
+		claim.Name, claim.Status.Capacity = name, storage("1Gi")
+		claim.Spec.Resources.Requests = storage("2Gi")
+	}
+	for name, grows := range map[string]bool{"new": false, "old": true} {
+		source.ClaimName = name
+		view := View{VMI: vmi, Claims: map[string]*corev1.PersistentVolumeClaim{}}
+		for _, claim := range claimNames(vmi) {
+			view.Claims[claim] = all[claim]
+		}
+		step := Step{Status: *vmi.Status.DeepCopy()}
+		step.expand(view)
+		if c := conditions.Find(step.Status.Conditions, expansion.Condition); (c != nil) != grows {
+			t.Errorf("the spec names %s: %+v", name, c)
+		}
+	}
+}

@@ -6,6 +6,7 @@
 //	spec ≠ guest ──► migratedVolumes, VolumesChange ──► a migration, again with pauses when it fails ──► spec = guest
 //	spec = guest, migratedVolumes ──► the migration is cancelled ──► migratedVolumes go, VolumesChange is False
 //	spec = guest, VolumesChange   ──► VolumesChange is False: nothing had begun
+//	spec = guest, claims that it has left ──► these are deleted, where the VM or their class wants that (left.go)
 //
 // The core is pure: Next (this file) decides what to do; the Reconciler (reconciler.go) reads, asks, and writes.
 package volumemigrationcontroller
@@ -19,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	v1 "kubevirt.io/api/core/v1"
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/virtkit/virtkit/pkg/controller/migrationcontroller"
 	"github.com/virtkit/virtkit/pkg/service/frame"
@@ -49,6 +51,11 @@ type View struct {
 	DataVolumes map[string]*cdiv1.DataVolume
 	// Users are other pods than the VMI's own that use such a claim, by the claim's name.
 	Users map[string]string
+	// Sources are the claims from which disks are to be copied, by name, before status.migratedVolumes has them.
+	Sources map[string]*corev1.PersistentVolumeClaim
+	// VM is the VMI's, and Left the claims that its guest has left, by name: known once nothing is being copied.
+	VM   *v1.VirtualMachine
+	Left map[string]LeftClaim
 	// Migrations are all of the VMI.
 	Migrations []*v1.VirtualMachineInstanceMigration
 	// Settled says that all components are up to date: an older virt-handler would send the guest without its disks.
@@ -62,10 +69,18 @@ type Step struct {
 	Cancel []*v1.VirtualMachineInstanceMigration
 	// Migrate is the name of a migration to make; "" means none.
 	Migrate string
+	// Delete are claims, or their DataVolumes, that the guest has left.
+	Delete []client.Object
+	// Events are those of the VMI, and Failed is what the step ends with.
+	Events []notice
+	Failed error
 	// Status is the VMI's status as it should be.
 	Status v1.VirtualMachineInstanceStatus
 	frame.Requeue
 }
+
+// notice is an event of a VMI.
+type notice struct{ kind, reason, message string }
 
 // Next decides.
 func Next(view View) Step {
@@ -74,7 +89,10 @@ func Next(view View) Step {
 	switch {
 	case volumemigration.Unsaid(vmi):
 		step.reverted(view)
-	case !life.Running(vmi) || !volumemigration.Pending(vmi):
+	case !life.Running(vmi):
+	case leaving(vmi):
+		step.clear(view)
+	case !volumemigration.Pending(vmi):
 	case len(vmi.Status.MigratedVolumes) > 0 && !volumemigration.Described(vmi):
 		step.goBack(view)
 	case migrations.UnderWay(vmi): // Its end is an event.
@@ -82,6 +100,12 @@ func Next(view View) Step {
 		step.copy(view)
 	}
 	return step
+}
+
+// leaving reports a VMI whose guest runs on the claims that its spec names, after it has left others.
+func leaving(vmi *v1.VirtualMachineInstance) bool {
+	return len(volumemigration.LeftBy(&vmi.Status)) > 0 && life.Running(vmi) && !volumemigration.Pending(vmi) &&
+		!migrations.UnderWay(vmi)
 }
 
 // goBack ends the migrations that would copy to claims which the spec does not name any more, and forgets these claims
@@ -133,6 +157,7 @@ func (s *Step) copy(view View) {
 	}
 	if !equality.Semantic.DeepEqual(described, vmi.Status.MigratedVolumes) {
 		s.Status.MigratedVolumes = described
+		s.Failed = volumemigration.SetLeft(&s.Status, volumemigration.Leaves(vmi, view.Sources), view.Now)
 		s.say(view, reasonCopying, text(vmi))
 		return // The guest's node says then whether it can move.
 	}

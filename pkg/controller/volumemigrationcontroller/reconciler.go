@@ -31,8 +31,9 @@ import (
 )
 
 // Reconciler reads VMIs, claims, migrations and the KubeVirt resource from Client's cache, DataVolumes where there are
-// any, and (from Live) the pods that use the new claims. It writes of VMIs status.migratedVolumes and one condition,
-// and migrations. It needs the indexes of packages vmicontroller and migrationcontroller.
+// any, and (from Live) the pods that use the new claims, and all that may use those which a guest has left. It writes
+// of VMIs status.migratedVolumes and two conditions, and migrations; it deletes claims and DataVolumes that a guest has
+// left. It needs the indexes of packages vmicontroller and migrationcontroller.
 type Reconciler struct {
 	Client   client.Client
 	Live     client.Reader
@@ -62,9 +63,9 @@ var pending = predicate.NewPredicateFuncs(func(object client.Object) bool {
 	return concerned(object.(*v1.VirtualMachineInstance))
 })
 
-// concerned reports a VMI that is copied, or whose condition says so.
+// concerned reports a VMI that is copied, or whose condition says so, or which has left claims.
 func concerned(vmi *v1.VirtualMachineInstance) bool {
-	return volumemigration.Pending(vmi) || volumemigration.Unsaid(vmi)
+	return volumemigration.Pending(vmi) || volumemigration.Unsaid(vmi) || leaving(vmi)
 }
 
 var ends = predicate.Funcs{
@@ -104,6 +105,9 @@ func (r *Reconciler) look(ctx context.Context, vmi *v1.VirtualMachineInstance) (
 	}
 	view := View{VMI: vmi, Now: r.Now(), Users: map[string]string{}}
 	var err error
+	if leaving(vmi) {
+		return view, r.lookAtLeft(ctx, &view)
+	}
 	if view.Claims, err = vmicontroller.Claims(ctx, r.Client, vmi); err != nil {
 		return view, err
 	}
@@ -124,6 +128,9 @@ func (r *Reconciler) look(ctx context.Context, vmi *v1.VirtualMachineInstance) (
 	view.Settled = err == nil && workloadupdatecontroller.Settled(&kv)
 	if volumemigration.Described(vmi) {
 		return view, nil // asked when it was described; from then on the claim is the VMI's
+	}
+	if err := r.lookAtSources(ctx, &view); err != nil {
+		return view, err
 	}
 	if err := r.lookAtDataVolumes(ctx, &view); err != nil {
 		return view, err
@@ -171,6 +178,23 @@ func (r *Reconciler) apply(ctx context.Context, view View, step *Step) error {
 	if err := frame.PatchStatus(ctx, r.writes, view.VMI, &view.VMI.Status, step.Status); err != nil {
 		return err
 	}
+	for _, object := range step.Delete {
+		kind := kindClaim
+		if _, filled := object.(*cdiv1.DataVolume); filled {
+			kind = kindDataVolume
+		}
+		deleted, err := r.writes.Delete(ctx, object)
+		if err != nil {
+			return fmt.Errorf("delete %s %s, which the guest has left: %w", kind, object.GetName(), err)
+		}
+		if deleted {
+			r.Recorder.Eventf(view.VMI, corev1.EventTypeNormal, reasonClaimDeleted,
+				"Deleted %s %s, whose disk is on another claim", kind, object.GetName())
+		}
+	}
+	for _, e := range step.Events {
+		r.Recorder.Event(view.VMI, e.kind, e.reason, e.message)
+	}
 	for _, m := range step.Cancel {
 		deleted, err := r.writes.Delete(ctx, m)
 		if err != nil {
@@ -182,7 +206,7 @@ func (r *Reconciler) apply(ctx context.Context, view View, step *Step) error {
 		}
 	}
 	if step.Migrate == "" {
-		return nil
+		return step.Failed
 	}
 	return migrationcontroller.CreateUpdate(ctx, r.writes, r.Recorder, view.VMI, step.Migrate)
 }

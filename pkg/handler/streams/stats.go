@@ -46,7 +46,8 @@ func guestStats(r *usage.Reading) stats.Guest {
 	answer := r.Stats
 	guest := stats.Guest{
 		Namespace: r.VMI.Namespace, Name: r.VMI.Name, Time: r.Time, CPUTime: answer.CpuTime, VCPUs: answer.Vcpus,
-		Memory: stats.Memory{Guest: answer.MemoryGuest, Used: answer.MemoryUsed, Resident: answer.MemoryResident},
+		Memory:       stats.Memory{Guest: answer.MemoryGuest, Used: answer.MemoryUsed, Resident: answer.MemoryResident},
+		DeviceLimits: r.DeviceLimits,
 	}
 	if l := r.Limits; l != (qos.Sums{}) {
 		guest.Limits = &stats.Limits{Read: l.Read, Written: l.Written, Received: l.Received, Sent: l.Sent}

@@ -45,6 +45,8 @@ type Guest struct {
 	Labels map[string]string
 	// Limits are those of all that it reads, writes, receives and sends.
 	Limits qos.Sums
+	// DeviceLimits are those of each disk and interface that has some, as qos.Each writes them.
+	DeviceLimits []string
 	// Interfaces and Disks are names in the spec by those in the domain: taps, targets.
 	Interfaces, Disks map[string]string
 	// Migration is the progress of the guest's migration away; nil when it does not move.

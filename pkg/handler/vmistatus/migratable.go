@@ -22,7 +22,8 @@ type obstacle struct {
 }
 
 // migratable sets the conditions whether the guest could move to another node, and whether it could if its disks were
-// copied along. pod is the pod that it is in, nil when that is gone.
+// copied along: in KubeVirt the latter leaves all disks out, here it has those that cannot be copied, last, so that its
+// reason is theirs only if nothing else is in the way. pod is the pod that it is in, nil when that is gone.
 func migratable(
 	vmi *v1.VirtualMachineInstance, pod *corev1.Pod, plan *network.Plan, emulated bool, c *conditionList,
 ) {
@@ -41,7 +42,7 @@ func migratable(
 		c.set(kind, corev1.ConditionFalse, found[0].reason, migrations.EncodeObstacles(all))
 	}
 	set(v1.VirtualMachineInstanceIsMigratable, slices.Concat(diskObstacles(vmi), others))
-	set(v1.VirtualMachineInstanceIsStorageLiveMigratable, others)
+	set(v1.VirtualMachineInstanceIsStorageLiveMigratable, slices.Concat(others, stuckObstacles(vmi)))
 }
 
 // field returns an obstacle of which a field of the spec is the cause.
@@ -55,6 +56,15 @@ func diskObstacles(vmi *v1.VirtualMachineInstance) []obstacle {
 		for _, tied := range slices.Concat(volumemigration.Local(&v), volumemigration.Tied(vmi, &v)) {
 			found = append(found, obstacle{v1.VirtualMachineInstanceReasonDisksNotMigratable, tied})
 		}
+	}
+	return found
+}
+
+// stuckObstacles finds the disks and file systems that two nodes cannot use at once and that cannot be copied.
+func stuckObstacles(vmi *v1.VirtualMachineInstance) []obstacle {
+	var found []obstacle
+	for _, stuck := range volumemigration.Stuck(vmi) {
+		found = append(found, obstacle{v1.VirtualMachineInstanceReasonDisksNotMigratable, stuck})
 	}
 	return found
 }

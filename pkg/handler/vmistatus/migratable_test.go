@@ -2,6 +2,7 @@ package vmistatus
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -35,5 +36,54 @@ func TestObstaclesAreRead(t *testing.T) {
 		"host", "data", "default", "domain.cpu.model", "invtsc", "domain.devices.gpus", "nodeSelector",
 	}; !slices.Equal(got, want) || migrations.EncodeObstacles(parsed) != c.Message {
 		t.Errorf("%q of %q", got, c.Message)
+	}
+}
+
+// TestStorageLiveMigratable: a disk that two nodes cannot use at once keeps the guest only if it cannot be copied, and
+// what else keeps it comes first.
+func TestStorageLiveMigratable(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(*v1.VirtualMachineInstance)
+		reason string // empty for True
+	}{
+		"a disk": {func(*v1.VirtualMachineInstance) {}, ""},
+		"shareable": {func(vmi *v1.VirtualMachineInstance) {
+			vmi.Spec.Domain.Devices.Disks[0].Shareable = new(true)
+		}, "DisksNotLiveMigratable"},
+		"a LUN": {func(vmi *v1.VirtualMachineInstance) {
+			vmi.Spec.Domain.Devices.Disks[0].DiskDevice = v1.DiskDevice{LUN: &v1.LunTarget{}}
+		}, "DisksNotLiveMigratable"},
+		"a shareable disk that two nodes can use": {func(vmi *v1.VirtualMachineInstance) {
+			vmi.Spec.Domain.Devices.Disks[0].Shareable = new(true)
+			vmi.Status.VolumeStatus[0].PersistentVolumeClaimInfo.AccessModes = []corev1.PersistentVolumeAccessMode{
+				corev1.ReadWriteMany,
+			}
+		}, ""},
+		"virtiofs": {func(vmi *v1.VirtualMachineInstance) {
+			vmi.Spec.Domain.Devices.Disks = nil
+			vmi.Spec.Domain.Devices.Filesystems = []v1.Filesystem{{Name: "data", Virtiofs: &v1.FilesystemVirtiofs{}}}
+		}, "DisksNotLiveMigratable"},
+		"plugged in": {func(vmi *v1.VirtualMachineInstance) {
+			vmi.Spec.Volumes[1].PersistentVolumeClaim.Hotpluggable = true
+		}, "DisksNotLiveMigratable"},
+		"a LUN, and the pod's address": {func(vmi *v1.VirtualMachineInstance) {
+			vmi.Spec.Domain.Devices.Disks[0].DiskDevice = v1.DiskDevice{LUN: &v1.LunTarget{}}
+			vmi.Spec.Domain.Devices.Interfaces[0].InterfaceBindingMethod = v1.InterfaceBindingMethod{
+				Bridge: &v1.InterfaceBridge{},
+			}
+		}, "InterfaceNotLiveMigratable"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			vmi := vmiOf(t, strings.Replace(scheduled, "ReadWriteMany", "ReadWriteOnce", 1))
+			vmi.Spec.Domain.Devices.Disks = []v1.Disk{{
+				Name: "data", DiskDevice: v1.DiskDevice{Disk: &v1.DiskTarget{Bus: v1.DiskBusVirtio}},
+			}}
+			c.change(vmi)
+			got := Next(Input{VMI: vmi, Guest: guest(nil), Plan: plan(), Now: now})
+			at := conditions.Find(got.Conditions, v1.VirtualMachineInstanceIsStorageLiveMigratable)
+			if at == nil || at.Reason != c.reason || (at.Status == corev1.ConditionTrue) != (c.reason == "") {
+				t.Errorf("%+v, want reason %q", at, c.reason)
+			}
+		})
 	}
 }

@@ -226,7 +226,10 @@ func TestMigratable(t *testing.T) {
 		method                 v1.VirtualMachineInstanceMigrationMethod
 	}{
 		{"shared claim", "", "", "", "", v1.BlockMigration},
-		{"claim of one node", "ReadWriteMany", "ReadWriteOnce", "DisksNotLiveMigratable", "", v1.BlockMigration},
+		{ // no disk has it that could be copied
+			"claim of one node", "ReadWriteMany", "ReadWriteOnce", "DisksNotLiveMigratable", "DisksNotLiveMigratable",
+			v1.BlockMigration,
+		},
 		{
 			"ephemeral",
 			"  - {name: root, containerDisk: {image: d}}\n  - {name: data, persistentVolumeClaim: {claimName: claim}}",
@@ -234,7 +237,8 @@ func TestMigratable(t *testing.T) {
 		},
 		{
 			"host disk", "- {name: root, containerDisk: {image: d}}",
-			"- {name: root, hostDisk: {path: /d/a.img, type: Disk}}", "DisksNotLiveMigratable", "", v1.BlockMigration,
+			"- {name: root, hostDisk: {path: /d/a.img, type: Disk}}", "DisksNotLiveMigratable",
+			"DisksNotLiveMigratable", v1.BlockMigration,
 		},
 		{
 			"shared host disk", "- {name: root, containerDisk: {image: d}}",

@@ -45,6 +45,8 @@ type Guest struct {
 	Disks      []Disk      `json:"disks,omitempty"`
 	// Limits are the guest's, if it has any.
 	Limits *Limits `json:"limits,omitempty"`
+	// DeviceLimits are the limits of each disk and interface that has some: "disk root: iops=500,bps=50Mi".
+	DeviceLimits []string `json:"deviceLimits,omitempty"`
 }
 
 // Limits are what a guest may read, write, receive and send, bytes a second; 0 is no limit, as where one of its disks

@@ -131,6 +131,24 @@ func Follow(
 	return annotations, changed
 }
 
+// Each returns the limits of each disk and interface of a VMI that has some, disks first, by name:
+// "disk root: iops=500,bps=50Mi".
+func Each(vmi *v1.VirtualMachineInstance) []string {
+	limits := Of(vmi.Annotations)
+	var out []string
+	for _, name := range Names(limits.Disks) {
+		if Device(DiskPrefix+name, &vmi.Spec) {
+			out = append(out, "disk "+name+": "+limits.Disks[name].String())
+		}
+	}
+	for _, name := range Names(limits.Interfaces) {
+		if Device(InterfacePrefix+name, &vmi.Spec) {
+			out = append(out, "interface "+name+": "+limits.Interfaces[name].String())
+		}
+	}
+	return out
+}
+
 // Sums are the limits of all that a guest reads, writes, receives and sends, bytes a second; 0 where not every disk, or
 // not every interface, has one. Disks that only carry configuration, and CD-ROM drives, do not count.
 type Sums struct{ Read, Written, Received, Sent uint64 }

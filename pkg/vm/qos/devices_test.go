@@ -152,6 +152,23 @@ func TestSums(t *testing.T) {
 	}
 }
 
+// Each names all limits that hold, also those that are no sums: of requests, and of one of several disks.
+func TestEach(t *testing.T) {
+	vmi := &v1.VirtualMachineInstance{Spec: *guest()}
+	vmi.Annotations = map[string]string{
+		"disk.virtkit.io/root": "iops=500", "disk.virtkit.io/gone": "iops=1", "disk.virtkit.io/data": "bps=1Mi,iops=5",
+		"interface.virtkit.io/default": "out=1Mi",
+	}
+	want := []string{"disk data: iops=5,bps=1Mi", "disk root: iops=500", "interface default: out=1Mi"}
+	if got := Each(vmi); !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+	vmi.Annotations = nil
+	if got := Each(vmi); len(got) > 0 {
+		t.Errorf("%q without limits", got)
+	}
+}
+
 func TestOf(t *testing.T) {
 	got := Of(map[string]string{
 		"disk.virtkit.io/root": "bps=10Mi", "disk.virtkit.io/data": "nonsense", "a": "b",

@@ -9,7 +9,6 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 
 	"github.com/virtkit/virtkit/pkg/vm/claims"
-	"github.com/virtkit/virtkit/pkg/vm/conditions"
 	"github.com/virtkit/virtkit/pkg/vm/filesystems"
 	"github.com/virtkit/virtkit/pkg/vm/hotplug"
 	"github.com/virtkit/virtkit/pkg/vm/migrations"
@@ -155,8 +154,7 @@ func refuse(changed []Move, why func(Move) string) Decision {
 // stays returns why no disk of a VMI can be copied to another claim: the guest itself cannot move, or another disk
 // keeps it.
 func stays(vmi *v1.VirtualMachineInstance, changed []Move) string {
-	if c := conditions.With(vmi.Status.Conditions, v1.VirtualMachineInstanceIsStorageLiveMigratable,
-		corev1.ConditionFalse); c != nil {
+	if c := immovable(vmi); c != nil {
 		return "the guest cannot migrate: " + c.Message
 	}
 	for i := range vmi.Spec.Volumes {

@@ -40,22 +40,38 @@ type Made struct {
 
 // MadeBy returns the claims that a migration has made, or is about to make, by its status.
 func MadeBy(status *v1.VirtualMachineInstanceMigrationStatus) []Made {
-	var out []Made
 	c := conditions.Find(status.Conditions, MadeCondition)
-	if c == nil || json.Unmarshal([]byte(c.Message), &out) != nil {
-		return nil // nobody but SetMade writes it
+	if c == nil {
+		return nil
+	}
+	return listed[Made](c.Message)
+}
+
+// listOf returns the JSON of a list of claims, and listed reads it: nothing of what virtkit has not written.
+func listOf[T any](list []T) (string, error) {
+	text, err := json.Marshal(list)
+	if err != nil {
+		return "", fmt.Errorf("encode the claims: %w", err)
+	}
+	return string(text), nil
+}
+
+func listed[T any](text string) []T {
+	var out []T
+	if json.Unmarshal([]byte(text), &out) != nil {
+		return nil
 	}
 	return out
 }
 
 // SetMade has a migration's status say which claims the migration has made, or is about to make.
 func SetMade(status *v1.VirtualMachineInstanceMigrationStatus, made []Made, now time.Time) error {
-	text, err := json.Marshal(made)
+	text, err := listOf(made)
 	if err != nil {
-		return fmt.Errorf("encode the claims: %w", err)
+		return err
 	}
 	conditions.Set(&status.Conditions, v1.VirtualMachineInstanceMigrationCondition{
-		Type: MadeCondition, Status: corev1.ConditionTrue, Reason: reasonMade, Message: string(text),
+		Type: MadeCondition, Status: corev1.ConditionTrue, Reason: reasonMade, Message: text,
 	}, now)
 	return nil
 }

@@ -1,8 +1,6 @@
 package volumemigration
 
 import (
-	"slices"
-
 	corev1 "k8s.io/api/core/v1"
 	v1 "kubevirt.io/api/core/v1"
 
@@ -104,11 +102,5 @@ func tied(vmi *v1.VirtualMachineInstance, v *v1.Volume) bool {
 
 // allCopied reports whether a migration with disks copies each volume that keeps the guest on its node.
 func allCopied(vmi *v1.VirtualMachineInstance) bool {
-	if !ofVM(vmi) || conditions.With(vmi.Status.Conditions, v1.VirtualMachineInstanceIsStorageLiveMigratable,
-		corev1.ConditionFalse) != nil {
-		return false
-	}
-	return !slices.ContainsFunc(vmi.Spec.Volumes, func(v v1.Volume) bool {
-		return len(Local(&v)) > 0 || tied(vmi, &v) && uncopied(vmi, &v) != ""
-	})
+	return ofVM(vmi) && immovable(vmi) == nil && len(Stuck(vmi)) == 0
 }

@@ -76,31 +76,17 @@ func Bring(vmi *v1.VirtualMachineInstance) Brought {
 	if c := Waiting(vmi); c != nil {
 		out.Refused = append(out.Refused, Refused{c.Reason, c.Message})
 	}
-	var tied []migrations.Obstacle
 	for i := range vmi.Spec.Volumes {
-		v := &vmi.Spec.Volumes[i]
-		tied = append(tied, Local(v)...)
-		if len(Tied(vmi, v)) == 0 {
-			continue
-		}
-		why := uncopied(vmi, v)
-		if why == "" {
+		if v := &vmi.Spec.Volumes[i]; tied(vmi, v) && uncopied(vmi, v) == "" {
 			out.Volumes = append(out.Volumes, v.Name)
-			continue
 		}
-		tied = append(tied, migrations.Obstacle{
-			Kind: migrations.Claim, Object: v.Name,
-			Text: claims.Name(v) + " cannot be used on two nodes at once, and cannot be copied: " + why,
-		})
 	}
-	if len(tied) > 0 {
+	if stuck := Stuck(vmi); len(stuck) > 0 {
 		out.Refused = append(out.Refused, Refused{
-			v1.VirtualMachineInstanceReasonDisksNotMigratable, migrations.EncodeObstacles(tied),
+			v1.VirtualMachineInstanceReasonDisksNotMigratable, migrations.EncodeObstacles(stuck),
 		})
 	}
-	c := conditions.With(vmi.Status.Conditions, v1.VirtualMachineInstanceIsStorageLiveMigratable,
-		corev1.ConditionFalse)
-	if c != nil {
+	if c := immovable(vmi); c != nil {
 		out.Refused = append(out.Refused, Refused{c.Reason, c.Message})
 	}
 	if len(out.Volumes) > 0 && !ofVM(vmi) {
@@ -110,6 +96,37 @@ func Bring(vmi *v1.VirtualMachineInstance) Brought {
 		})
 	}
 	return out
+}
+
+// Stuck returns the obstacles that disks and file systems are which two nodes cannot use at once and which cannot be
+// copied: no migration brings them.
+func Stuck(vmi *v1.VirtualMachineInstance) []migrations.Obstacle {
+	var out []migrations.Obstacle
+	for i := range vmi.Spec.Volumes {
+		v := &vmi.Spec.Volumes[i]
+		out = append(out, Local(v)...)
+		if !tied(vmi, v) {
+			continue
+		}
+		if why := uncopied(vmi, v); why != "" {
+			out = append(out, migrations.Obstacle{
+				Kind: migrations.Claim, Object: v.Name,
+				Text: claims.Name(v) + " cannot be used on two nodes at once, and cannot be copied: " + why,
+			})
+		}
+	}
+	return out
+}
+
+// immovable returns the condition by which something else than its disks keeps a guest on its node; nil when nothing
+// does, or when that is not known. What the condition says of disks alone is older than what the spec says.
+func immovable(vmi *v1.VirtualMachineInstance) *v1.VirtualMachineInstanceCondition {
+	c := conditions.With(vmi.Status.Conditions, v1.VirtualMachineInstanceIsStorageLiveMigratable,
+		corev1.ConditionFalse)
+	if c != nil && c.Reason == v1.VirtualMachineInstanceReasonDisksNotMigratable {
+		return nil
+	}
+	return c
 }
 
 // ofVM reports whether a VM has made a VMI.

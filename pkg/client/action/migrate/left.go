@@ -22,6 +22,8 @@ type Left struct {
 	// with the VM.
 	DataVolume string
 	WithVM     bool
+	// Deleted says that virt-controller deletes the claim, since the VM says so.
+	Deleted bool
 	// Unread is why it is not known to what the claim belongs; nil where the user may not see that, too.
 	Unread error
 }
@@ -35,8 +37,15 @@ type Reader interface {
 // and nobody's.
 func LeftBy(ctx context.Context, api Reader, m *v1.VirtualMachineInstanceMigration) []Left {
 	var out []Left
-	for _, copied := range volumemigration.CopiedBy(m) {
-		left := Left{Copied: copied}
+	all := volumemigration.CopiedBy(m)
+	if len(all) == 0 {
+		return nil
+	}
+	at := path.Join("/apis", v1.GroupVersion.String(), "namespaces", m.Namespace, "virtualmachines", m.Spec.VMIName)
+	vm, err := api.ReadMetadata(ctx, at)
+	deletes := err == nil && vm.Annotations[volumemigration.CopiedClaimsAnnotation] == volumemigration.ClaimsDelete
+	for _, copied := range all {
+		left := Left{Copied: copied, Deleted: deletes}
 		claim := path.Join("/api/v1/namespaces", m.Namespace, "persistentvolumeclaims", copied.From)
 		owner, gone, err := ownerOf(ctx, api, claim)
 		if owner != nil && owner.Kind == "DataVolume" {
@@ -82,6 +91,9 @@ func (l *Left) Becomes(flag string) string {
 	switch {
 	case l.Gone:
 		return text + "deleted"
+	case l.Deleted:
+		return text + "deleted by virt-controller if nobody else has it, as annotation " +
+			volumemigration.CopiedClaimsAnnotation + " of the VM says"
 	case l.WithVM:
 		text += "kept until the VM is deleted"
 	default:

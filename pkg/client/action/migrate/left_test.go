@@ -45,9 +45,12 @@ func TestLeftBy(t *testing.T) {
 		there objects
 		want  string
 	}{
-		"a claim":      {objects{claim: metav1.ObjectMeta{}}, "kept; `kubectl delete pvc home -n ns` deletes it"},
-		"it is gone":   {objects{}, "deleted"},
-		"it is going":  {objects{claim: metav1.ObjectMeta{DeletionTimestamp: &now}}, "deleted"},
+		"a claim":     {objects{claim: metav1.ObjectMeta{}}, "kept; `kubectl delete pvc home -n ns` deletes it"},
+		"it is gone":  {objects{}, "deleted"},
+		"it is going": {objects{claim: metav1.ObjectMeta{DeletionTimestamp: &now}}, "deleted"},
+		"it is to go": {objects{claim: metav1.ObjectMeta{}, "/virtualmachines/web": metav1.ObjectMeta{
+			Annotations: map[string]string{volumemigration.CopiedClaimsAnnotation: "Delete"},
+		}}, "deleted by virt-controller if nobody else has it, as annotation virtkit.io/copied-claims of the VM says"},
 		"it is hidden": {objects{claim: forbidden}, "kept; `kubectl delete pvc home -n ns` deletes it"},
 		"it is another": {
 			objects{claim: ownedBy("apps/v1", "StatefulSet")}, "kept; `kubectl delete pvc home -n ns` deletes it",
@@ -73,6 +76,7 @@ func TestLeftBy(t *testing.T) {
 		},
 	} {
 		m := &v1.VirtualMachineInstanceMigration{ObjectMeta: metav1.ObjectMeta{Namespace: "ns"}}
+		m.Spec.VMIName = "web"
 		text, err := json.Marshal([]volumemigration.Copied{{Volume: "data", From: "home", To: "home-m1"}})
 		if err != nil {
 			t.Fatal(err)

@@ -72,6 +72,8 @@ type Row struct {
 	NetworkSentLimit     uint64 `json:"networkSentLimitBytesPerSecond,omitempty"`
 	DiskReadLimit        uint64 `json:"diskReadLimitBytesPerSecond,omitempty"`
 	DiskWrittenLimit     uint64 `json:"diskWrittenLimitBytesPerSecond,omitempty"`
+	// Limits are those of each disk and interface that has some, as set: disk root: iops=500,bps=50Mi.
+	Limits []string `json:"limits,omitempty"`
 }
 
 // DeepCopyObject copies the report.
@@ -136,7 +138,7 @@ func row(old, g *stats.Guest) Row {
 		CPU:    int64(float64(g.CPUTime-old.CPUTime) / 1e6 / seconds),
 		Memory: g.Memory.Guest, MemoryUsed: g.Memory.Used, MemoryResident: g.Memory.Resident,
 		NetworkReceived: rate(receivedBefore, received), NetworkSent: rate(sentBefore, sent),
-		DiskRead: rate(readBefore, read), DiskWritten: rate(writtenBefore, written),
+		DiskRead: rate(readBefore, read), DiskWritten: rate(writtenBefore, written), Limits: g.DeviceLimits,
 	}
 	if l := g.Limits; l != nil {
 		out.NetworkReceivedLimit, out.NetworkSentLimit = l.Received, l.Sent

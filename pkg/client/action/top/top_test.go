@@ -1,6 +1,7 @@
 package top
 
 import (
+	"reflect"
 	"slices"
 	"testing"
 	"time"
@@ -47,7 +48,7 @@ func TestRates(t *testing.T) {
 		MemoryResident:  4e9,
 		NetworkReceived: 1_500_000, NetworkSent: 750_000, DiskRead: 375_000, DiskWritten: 187_500,
 	}
-	if r.Items[0] != want {
+	if !reflect.DeepEqual(r.Items[0], want) {
 		t.Errorf("%+v, want %+v", r.Items[0], want)
 	}
 	if r.Items[1].CPU != 0 || r.Items[1].NetworkReceived != 0 {

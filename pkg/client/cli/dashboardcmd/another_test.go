@@ -70,6 +70,8 @@ func TestAnotherIsSpared(t *testing.T) {
 			return a.Unplug(ctx, lone, volume.Options{Volume: "data", Instance: true})
 		},
 		"resize":   func(ctx context.Context) error { return a.Resize(ctx, vm, "data", resource.MustParse("4Gi")) },
+		"move":     func(ctx context.Context) error { return a.Move(ctx, vm, nil, "fast") },
+		"no move":  func(ctx context.Context) error { return a.CancelMove(ctx, vm) },
 		"snapshot": func(ctx context.Context) error { return a.TakeSnapshot(ctx, vm, "s", snapshot.Options{}) },
 		"clone": func(ctx context.Context) error {
 			_, err := a.Clone(ctx, saved, clone.Options{Source: "web", FromSnapshot: true, Target: "two"})

@@ -3,6 +3,7 @@ package dashboardcmd
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/api/resource"
 
@@ -10,6 +11,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/client/action/volume"
 	"github.com/virtkit/virtkit/pkg/client/cli/lifecyclecmd"
 	"github.com/virtkit/virtkit/pkg/client/store"
+	"github.com/virtkit/virtkit/pkg/vm/volumemigration"
 )
 
 func (a *actions) Claims(ctx context.Context, namespace string) ([]volume.Claim, bool, error) {
@@ -53,6 +55,36 @@ func (a *actions) Resize(
 	}
 	_, err = volume.Resize(ctx, a.client, r, size, false)
 	return a.noted(err, "volume resize", machine.Name)
+}
+
+func (a *actions) Move(ctx context.Context, machine lifecycle.Target, volumes []string, class string) error {
+	if err := a.same(ctx, machine); err != nil {
+		return err
+	}
+	back := fmt.Sprintf("`%s volume migrate %s --cancel --namespace %s`", a.factory.Program, machine.Name,
+		machine.Namespace)
+	m, err := volume.Plan(ctx, a.client, machine.Namespace, machine.Name, volume.MoveOptions{
+		Volumes: volumes, To: volumemigration.Target{Class: class}, Back: back,
+	})
+	if err == nil {
+		err = a.factory.CheckStorageClass(ctx, a.client, class)
+	}
+	if err != nil {
+		return err
+	}
+	left, err := m.Start(ctx, a.client, false)
+	if len(left) > 0 {
+		err = fmt.Errorf("%w (%s)", err, strings.Join(left, "; "))
+	}
+	return a.noted(err, "volume migrate", machine.Name)
+}
+
+func (a *actions) CancelMove(ctx context.Context, machine lifecycle.Target) error {
+	if err := a.same(ctx, machine); err != nil {
+		return err
+	}
+	_, err := volume.Cancel(ctx, a.client, machine.Namespace, machine.Name, false)
+	return a.noted(err, "volume migrate", machine.Name)
 }
 
 // same returns an error unless a machine is the one that was shown: it is gone, or another has its name by now.

@@ -2,6 +2,7 @@
 package topcmd
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -46,8 +47,9 @@ func NewCmdTop(f *cli.Factory) *cobra.Command {
 CPU is in thousandths of a processor (1500m is one and a half), as QEMU uses them; VCPUS is how many the guest
 has now. MEMORY is what the guest has, USED what it says it uses of that, RESIDENT what QEMU holds of the
 node's. Network and disk are bytes a second, followed
-by their limit where all of the guest's interfaces, or disks, have one (9.8Mi/10Mi). A guest that does not
-answer in time has a row without numbers.`,
+by their limit where all of the guest's interfaces, or disks, have one (9.8Mi/10Mi). LIMITS, where a guest has
+any, are those of each disk and interface, also of requests (iops). A guest that does not answer in time has a
+row without numbers.`,
 		Example: cli.Examples(f.Program, `
 			virtctl top
 			virtctl top -A --sort-by memory
@@ -219,24 +221,28 @@ func (o *Options) print(r *top.Report) error {
 // table prints the guests, those that did not answer last.
 func (o *Options) table(r *top.Report) error {
 	table := cli.NewTable(o.Factory.IO.Out)
-	line := func(namespace string, cells ...string) {
+	limited := slices.ContainsFunc(r.Items, func(row top.Row) bool { return len(row.Limits) > 0 })
+	line := func(namespace, limits string, cells ...string) {
+		if limited {
+			cells = append(cells, cmp.Or(limits, "-"))
+		}
 		if o.AllNamespaces {
 			cells = append([]string{namespace}, cells...)
 		}
 		table.Row(cells...)
 	}
 	if !o.Output.NoHeaders {
-		line("NAMESPACE", "NAME", "NODE", "CPU", "VCPUS", "MEMORY", "USED", "RESIDENT", "RECEIVED/s", "SENT/s",
-			"READ/s", "WRITTEN/s")
+		line("NAMESPACE", "LIMITS", "NAME", "NODE", "CPU", "VCPUS", "MEMORY", "USED", "RESIDENT", "RECEIVED/s",
+			"SENT/s", "READ/s", "WRITTEN/s")
 	}
 	for _, row := range r.Items {
-		line(row.Namespace, row.Name, row.Node, fmt.Sprintf("%dm", row.CPU), fmt.Sprintf("%d", row.VCPUs),
-			size(row.Memory), used(row.MemoryUsed), size(row.MemoryResident),
+		line(row.Namespace, strings.Join(row.Limits, "; "), row.Name, row.Node, fmt.Sprintf("%dm", row.CPU),
+			fmt.Sprintf("%d", row.VCPUs), size(row.Memory), used(row.MemoryUsed), size(row.MemoryResident),
 			rate(row.NetworkReceived, row.NetworkReceivedLimit), rate(row.NetworkSent, row.NetworkSentLimit),
 			rate(row.DiskRead, row.DiskReadLimit), rate(row.DiskWritten, row.DiskWrittenLimit))
 	}
 	for _, late := range r.Unanswered {
-		line(late.Namespace, append([]string{late.Name, late.Node}, slices.Repeat([]string{unknown}, 9)...)...)
+		line(late.Namespace, unknown, append([]string{late.Name, late.Node}, slices.Repeat([]string{unknown}, 9)...)...)
 	}
 	return table.Flush()
 }

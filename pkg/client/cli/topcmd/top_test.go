@@ -58,6 +58,29 @@ func TestRateWithLimit(t *testing.T) {
 	}
 }
 
+// Limits have a column where there are any: of requests, and of one of a guest's disks, too.
+func TestTableOfLimits(t *testing.T) {
+	var out bytes.Buffer
+	f := cli.NewFactory("virtctl", &cli.IOStreams{Out: &out, ErrOut: &out}, func(string) string { return "" })
+	o := &Options{Factory: f, Output: cli.NewOutput()}
+	limits := []string{"disk root: iops=500", "interface default: in=10Mi"}
+	err := o.print(&top.Report{
+		Items:      []top.Row{{Name: "web", Limits: limits}, {Name: "db"}},
+		Unanswered: []stats.Unanswered{{Name: "late"}},
+	})
+	lines := strings.Split(out.String(), "\n")
+	if err != nil || len(lines) != 5 || !strings.HasSuffix(lines[0], "LIMITS") ||
+		!strings.HasSuffix(lines[1], "disk root: iops=500; interface default: in=10Mi") ||
+		!strings.HasSuffix(lines[2], " -") || !strings.HasSuffix(lines[3], "<unknown>") {
+		t.Errorf("%v\n%s", err, out.String())
+	}
+	out.Reset()
+	if err := o.print(&top.Report{Items: []top.Row{{Name: "db"}}}); err != nil ||
+		strings.Contains(out.String(), "LIMITS") {
+		t.Errorf("%v\n%s", err, out.String())
+	}
+}
+
 // Guests of which two answers have one reading, as after an outage, are no absent ones: the next answer is waited for.
 func TestTopWaitsForTwoReadings(t *testing.T) {
 	t.Parallel()

@@ -17,6 +17,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/client/action/volume"
 	"github.com/virtkit/virtkit/pkg/client/cli"
 	"github.com/virtkit/virtkit/pkg/client/cli/completioncmd"
+	"github.com/virtkit/virtkit/pkg/vm/volumemigration"
 )
 
 // MigrateOptions are the options of `virtctl volume migrate`.
@@ -53,7 +54,8 @@ migrates to another node meanwhile and runs on. Without VOLUME these are all its
 
 The new claims are as large as the disks need. Their volume mode and access modes are those of the old claims, or
 what CDI's StorageProfile of the class has, unless flags say them. The old claims are kept: delete them when you are
-sure. While disks are copied, --cancel takes that back, as it does for a VM whose guest ended too early.`,
+sure, or have annotation virtkit.io/copied-claims of the VM or the class say Delete. While disks are copied,
+--cancel takes that back, as it does for a VM whose guest ended too early.`,
 		Example: cli.Examples(f.Program, `
 			virtctl volume migrate demo --storage-class fast --plan
 			virtctl volume migrate demo --storage-class fast --wait
@@ -203,13 +205,18 @@ func (o *MigrateOptions) started(ctx context.Context, c *client.Client, m *volum
 	return o.print(m.Report(state))
 }
 
-// kept names the old claims, with the command that removes them.
+// kept names the old claims, with the command that removes them, or what does.
 func (o *MigrateOptions) kept(m *volume.Moving) {
 	when := "delete it when you are sure"
 	if !o.Wait {
 		when = "delete it once the guest uses the new one"
 	}
 	for _, move := range m.Moves {
+		if move.Deleted {
+			o.note(fmt.Sprintf("claim %s is deleted once the guest uses the new one and nobody else has it, as "+
+				"annotation %s says", move.From.Name, volumemigration.CopiedClaimsAnnotation))
+			continue
+		}
 		kind := "pvc"
 		if move.DataVolume {
 			kind = "datavolume"

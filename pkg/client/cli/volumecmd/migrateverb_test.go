@@ -13,6 +13,7 @@ import (
 
 	"github.com/virtkit/virtkit/pkg/client/cli"
 	"github.com/virtkit/virtkit/pkg/client/cli/clitest"
+	"github.com/virtkit/virtkit/pkg/vm/volumemigration"
 )
 
 // migrated is a run of the verb: what changes before it, and what comes of it.
@@ -119,6 +120,14 @@ func TestMigrate(t *testing.T) {
 			out: twoOut + "volume root of demo: the guest uses claim root-m1\n" +
 				"volume data of demo: the guest uses claim data-m1\n",
 			patch: twoOps, errs: "note: claim data is kept; delete it when you are sure: `kubectl delete pvc data",
+		},
+		"the old one is deleted": {
+			line: "demo data --storage-class fast", out: oneOut, made: oneMade, patch: "data-m1",
+			errs: "note: claim data is deleted once the guest uses the new one and nobody else has it",
+			change: func(m *moving) {
+				manyRoot(m)
+				m.vm.Annotations = map[string]string{volumemigration.CopiedClaimsAnnotation: "Delete"}
+			},
 		},
 		"waited for, in vain": {
 			line: "demo --storage-class fast --wait --timeout 10ms", out: twoOut, made: twoMade, patch: twoOps,

@@ -59,6 +59,8 @@ type fake struct {
 	lose      bool   // an x ends the console
 	hang      bool   // nothing answers
 	nothing   bool   // there is nothing of anything
+	moves     bool   // what guests have on claims was there at their start, with limits
+	copying   bool   // it is being copied to other claims, too
 	leaving   bool   // what was plugged in is unplugged, and the guest has not let go of it
 	keyless   bool   // the user has no SSH key
 	onClaims  bool   // all disks are on claims of the template's that can be snapshotted
@@ -166,6 +168,12 @@ func (f *fake) Machine(_ context.Context, key store.Key, _ bool) (*page.Details,
 	}
 	if f.onClaims {
 		inSnapshots(d)
+	}
+	if f.moves {
+		settle(d)
+	}
+	if f.copying {
+		exchange(d)
 	}
 	if f.leaving {
 		d.VMI.Spec.Volumes = d.VMI.Spec.Volumes[:0]
@@ -321,6 +329,16 @@ func (f *fake) Unplug(_ context.Context, m lifecycle.Target, o volume.Options) e
 
 func (f *fake) Resize(_ context.Context, m lifecycle.Target, name string, size resource.Quantity) error {
 	f.done = append(f.done, fmt.Sprintf("resize %s of %s to %s", name, meant(m), &size))
+	return f.err
+}
+
+func (f *fake) Move(_ context.Context, m lifecycle.Target, volumes []string, class string) error {
+	f.done = append(f.done, fmt.Sprintf("move %q of %s to %s", volumes, meant(m), class))
+	return f.err
+}
+
+func (f *fake) CancelMove(_ context.Context, m lifecycle.Target) error {
+	f.done = append(f.done, "cancel the move of "+meant(m))
 	return f.err
 }
 
@@ -819,6 +837,8 @@ func TestFrames(t *testing.T) {
 		"unplug":         {"down", "U"},
 		"unplug-asked":   {"down", "U", "enter"},
 		"resize":         {"down", "Z"},
+		"move":           {"down", "z"},
+		"move-asked":     {"down", "z", "'fast", "ctrl+s"},
 		"resize-asked":   {"down", "Z", "down", "'20Gi", "ctrl+s"},
 		"snapshots":      {"8", "down", "down", "down"},
 		"snapshots-of":   {"down", "T", "down"},

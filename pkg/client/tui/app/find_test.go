@@ -247,7 +247,7 @@ func TestKeysWithoutUse(t *testing.T) {
 	t.Parallel()
 	for name, makePage := range everyPage {
 		if slices.Contains([]string{
-			"split", "form", "plug", "resize", "take", "restore", "clone", "image-vm", "export",
+			"split", "form", "plug", "resize", "move", "take", "restore", "clone", "image-vm", "export",
 		}, name) {
 			// letters are typed there
 			continue

@@ -31,6 +31,7 @@ func TestFormsOnShortScreens(t *testing.T) {
 			[]string{"Choose a claim", "Disk name: the machine has"},
 		},
 		"resize": {[]string{"Volume", "Size"}, []string{"Size: give one"}},
+		"move":   {[]string{"To class", "Volumes"}, []string{"To class: name a"}},
 		"take": {
 			[]string{"Name", "Fails after", "If deleted", "Volumes", "Memory"},
 			[]string{"^s takes the snapshot", "Volumes: "},

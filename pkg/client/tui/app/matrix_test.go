@@ -44,6 +44,7 @@ var everyPage = map[string]func(*page.World) page.Page{
 	"plug":       func(w *page.World) page.Page { return page.NewPlug(w, web) },
 	"unplug":     func(w *page.World) page.Page { return page.NewUnplug(w, web) },
 	"resize":     func(w *page.World) page.Page { return page.NewResize(w, web) },
+	"move":       func(w *page.World) page.Page { return page.NewMove(w, web) },
 	"snapshots":  func(w *page.World) page.Page { return page.NewSnapshots(w) },
 	"snapshot":   func(w *page.World) page.Page { return page.NewSnapshot(w, before.Key()) },
 	"take":       func(w *page.World) page.Page { return page.NewTake(w, web) },

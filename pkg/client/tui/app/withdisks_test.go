@@ -60,7 +60,7 @@ func TestMigrateWithDisks(t *testing.T) {
 	}
 	press(t, a, "g", "m")
 	shows("Migrate prod/copied? It can move only with its disks, which are copied to new claims; the old claims are " +
-		"kept.")
+		"kept, unless an annotation says Delete.")
 	press(t, a, "y")
 	press(t, a, "j", "m")
 	shows("It cannot be migrated; w says why")
@@ -104,7 +104,8 @@ func TestEvacuateWithDisks(t *testing.T) {
 	press(t, a, "W")
 	shows("moves prod/db node2 with its disks", "W without disks")
 	press(t, a, "E")
-	shows("Evacuate node node1 of its 1 guest? The disks of 1 are copied to new claims; the old claims are kept.")
+	shows("Evacuate node node1 of its 1 guest? The disks of 1 are copied to new claims; the old claims are kept, " +
+		"unless an annotation says Delete.")
 	press(t, a, "esc", "W")
 	shows("stays prod/db")
 	press(t, a, "W", "E", "y", "W")

@@ -53,7 +53,7 @@ func diskCopies(machines []*store.Machine) string {
 			moved++
 		}
 	}
-	const copied = ", which are copied to new claims; the old claims are kept."
+	const copied = ", which are copied to new claims; the old claims are kept, unless an annotation says Delete."
 	switch {
 	case moved == 0:
 		return ""

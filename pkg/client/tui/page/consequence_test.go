@@ -17,7 +17,7 @@ func TestConsequence(t *testing.T) {
 	instance := &store.Machine{Name: "vmi", Phase: "Running", Instance: true}
 	pooled := &store.Machine{Name: "pool-0", Owner: "uid"}
 	tied := &store.Machine{Name: "tied", Phase: "Running", OnlyWithDisks: true}
-	const copied = ", which are copied to new claims; the old claims are kept."
+	const copied = ", which are copied to new claims; the old claims are kept, unless an annotation says Delete."
 	for name, c := range map[string]struct {
 		verb     lifecycle.Verb
 		machines []*store.Machine

@@ -213,7 +213,8 @@ func evacuationQuestion(r *evacuate.Report) string {
 		question += fmt.Sprintf(" %d of them cannot start on another node now.", stranded)
 	}
 	if copied > 0 {
-		question += fmt.Sprintf(" The disks of %d are copied to new claims; the old claims are kept.", copied)
+		question += fmt.Sprintf(" The disks of %d are copied to new claims; the old claims are kept, unless an "+
+			"annotation says Delete.", copied)
 	}
 	return question + " The node stays cordoned until O on the page of nodes uncordons it."
 }

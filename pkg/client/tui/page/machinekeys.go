@@ -132,6 +132,13 @@ func volumeBindings() keymap.Map[subject] {
 			}, Do: func(s subject) tea.Cmd { return Send(Open{NewResize(s.world, s.machines[0])}) },
 		},
 		{
+			Keys: []string{"z"}, Name: "move",
+			Help: "copy disks to other storage while the guest runs, or take that back",
+			Allowed: func(s subject) string {
+				return oneMachine(func(m *store.Machine) string { return moveRefusal(s.world, m) })(s)
+			}, Do: func(s subject) tea.Cmd { return Send(Open{NewMove(s.world, s.machines[0])}) },
+		},
+		{
 			Keys: []string{"t"}, Name: takeName, Help: takeHelp,
 			Allowed: func(s subject) string {
 				return oneMachine(func(m *store.Machine) string { return takeRefusal(s.world, m) })(s)

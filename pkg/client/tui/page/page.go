@@ -219,6 +219,10 @@ type Actions interface {
 	Unplug(ctx context.Context, machine lifecycle.Target, o volume.Options) error
 	// Resize asks for a volume of a machine, or of an instance that no VM has, to be made larger.
 	Resize(ctx context.Context, machine lifecycle.Target, volume string, size resource.Quantity) error
+	// Move has disks of a running machine copied to new claims of a storage class, all that can be where no volumes are
+	// named. CancelMove takes that back.
+	Move(ctx context.Context, machine lifecycle.Target, volumes []string, class string) error
+	CancelMove(ctx context.Context, machine lifecycle.Target) error
 	// TakeSnapshot takes one of a machine. RestorePlan says what a restore of a snapshot to a machine would replace.
 	// Restore and Clone begin one, and return the name of the object that is followed.
 	TakeSnapshot(ctx context.Context, machine lifecycle.Target, name string, o snapshot.Options) error

@@ -106,14 +106,16 @@ func (p *resizing) heard(msg tea.Msg) {
 // empty. Status is the claim's; empty where that is not known.
 type sizedVolume struct{ Name, ClaimName, Claim, Disk, Status string }
 
-// volumes returns the machine's volumes on claims.
-func (p *resizing) volumes() []sizedVolume {
-	if p.details == nil {
+func (p *resizing) volumes() []sizedVolume { return sizedVolumes(p.details, p.claims) }
+
+// sizedVolumes returns a machine's volumes on claims; known are those of its namespace, as far as they may be read.
+func sizedVolumes(details *Details, known []volume.Claim) []sizedVolume {
+	if details == nil {
 		return nil
 	}
 	spec := &v1.VirtualMachineInstanceSpec{}
 	status := map[string]v1.VolumeStatus{}
-	switch vm, vmi := p.details.VM, p.details.VMI; {
+	switch vm, vmi := details.VM, details.VMI; {
 	case vmi != nil:
 		spec = &vmi.Spec
 		for _, s := range vmi.Status.VolumeStatus {
@@ -123,7 +125,7 @@ func (p *resizing) volumes() []sizedVolume {
 		spec = &vm.Spec.Template.Spec
 	}
 	var out []sizedVolume
-	for _, d := range describe.Disks(p.details.VM, p.details.VMI) {
+	for _, d := range describe.Disks(details.VM, details.VMI) {
 		at := slices.IndexFunc(spec.Volumes, func(v v1.Volume) bool { return v.Name == d.Name })
 		if at < 0 || !claims.Storage(&spec.Volumes[at]) {
 			continue
@@ -137,7 +139,7 @@ func (p *resizing) volumes() []sizedVolume {
 				row.Claim = q.String()
 			}
 		}
-		for _, c := range p.claims {
+		for _, c := range known {
 			if c.Name == row.ClaimName {
 				row.Claim, row.Status = c.Size, c.Status
 			}

@@ -9,11 +9,13 @@ import (
 
 	"github.com/charmbracelet/x/ansi"
 	corev1 "k8s.io/api/core/v1"
+	v1 "kubevirt.io/api/core/v1"
 
 	"github.com/virtkit/virtkit/pkg/client/action/describe"
 	"github.com/virtkit/virtkit/pkg/client/store"
 	"github.com/virtkit/virtkit/pkg/client/tui/theme"
 	"github.com/virtkit/virtkit/pkg/client/tui/widget"
+	"github.com/virtkit/virtkit/pkg/vm/qos"
 )
 
 // head returns what the machine is and how it is.
@@ -95,10 +97,16 @@ func (s sections) usage(height int) []string {
 			"Memory", widget.Bytes(float64(used(now))) + " of " + widget.Bytes(float64(now.Memory)),
 			series.Memory, float64(now.Memory),
 		},
-		{"Network", "in " + widget.Bytes(float64(now.NetworkReceived)) + "/s, out " +
-			widget.Bytes(float64(now.NetworkSent)) + "/s", series.Net, highest(series.Net)},
-		{"Disk", "read " + widget.Bytes(float64(now.DiskRead)) + "/s, written " +
-			widget.Bytes(float64(now.DiskWritten)) + "/s", series.Disk, highest(series.Disk)},
+		{
+			"Network", "in " + widget.Bytes(float64(now.NetworkReceived)) + "/s, out " +
+				widget.Bytes(float64(now.NetworkSent)) + "/s" + limitsOf(now.Limits, "interface "),
+			series.Net, highest(series.Net),
+		},
+		{
+			"Disk", "read " + widget.Bytes(float64(now.DiskRead)) + "/s, written " +
+				widget.Bytes(float64(now.DiskWritten)) + "/s" + limitsOf(now.Limits, "disk "),
+			series.Disk, highest(series.Disk),
+		},
 	} {
 		name := "  " + s.t.Paint(theme.Dim, widget.Pad(s.t, g.name, nameWidth))
 		if height == 1 {
@@ -113,6 +121,20 @@ func (s sections) usage(height int) []string {
 		}
 	}
 	return lines
+}
+
+// limitsOf returns what stands beside a rate of the limits of one kind of device: " (limits root: iops=500)".
+func limitsOf(all []string, kind string) string {
+	var out []string
+	for _, text := range all {
+		if limit, ok := strings.CutPrefix(text, kind); ok {
+			out = append(out, limit)
+		}
+	}
+	if len(out) == 0 {
+		return ""
+	}
+	return " (limits " + widget.Harmless(strings.Join(out, "; ")) + ")"
 }
 
 // conditions returns the conditions of the VM and its instance, each with its message.
@@ -230,14 +252,25 @@ func (s sections) interfaces() []string {
 	if s.details == nil || s.details.VMI == nil {
 		return nil
 	}
+	limits := qos.Of(s.details.VMI.Annotations).Interfaces
+	header := []string{"NAME", "IN GUEST", "MAC", "ADDRESSES"}
+	limited := slices.ContainsFunc(s.details.VMI.Status.Interfaces,
+		func(i v1.VirtualMachineInstanceNetworkInterface) bool { return limits[i.Name] != qos.Interface{} })
+	if limited {
+		header = slices.Insert(header, 3, "LIMITS")
+	}
 	var rows [][]string
 	for _, i := range s.details.VMI.Status.Interfaces {
-		rows = append(rows, []string{
+		row := []string{
 			cmp.Or(i.Name, "-"), cmp.Or(i.InterfaceName, "-"), cmp.Or(i.MAC, "-"),
 			cmp.Or(strings.Join(i.IPs, ", "), i.IP, "-"),
-		})
+		}
+		if limited {
+			row = slices.Insert(row, 3, cmp.Or(limits[i.Name].String(), "-"))
+		}
+		rows = append(rows, row)
 	}
-	return s.table("Interfaces", []string{"NAME", "IN GUEST", "MAC", "ADDRESSES"}, rows)
+	return s.table("Interfaces", header, rows)
 }
 
 // recent returns the newest events.

@@ -93,15 +93,8 @@ func (p *take) row() *store.Machine { return p.world.Machines.Get(p.machine.Key(
 
 // reads reads the VM, and again when it has changed.
 func (p *take) reads() tea.Cmd {
-	m := p.row()
-	if m == nil || !p.read.wanted(m.Revision+" of "+m.Key().String(), p.world.Now()) {
-		return nil
-	}
-	actions, key := p.world.Actions, m.Key()
-	return limited(func(ctx context.Context) tea.Msg {
-		details, err := actions.Machine(ctx, key, false)
-		return takeRead{p, details, err}
-	})
+	return readVM(p.world, p.row(), &p.read,
+		func(details *Details, err error) tea.Msg { return takeRead{p, details, err} })
 }
 
 func (p *take) heard(msg tea.Msg) {

@@ -112,3 +112,15 @@ func TestUsageOfGuestsThatDoNotAnswer(t *testing.T) {
 		}
 	}
 }
+
+// TestLimitsStandBesideRates: each kind of device has its own.
+func TestLimitsStandBesideRates(t *testing.T) {
+	all := []string{"disk data: bps=1Mi", "disk root: iops=500", "interface default: in=10Mi"}
+	for kind, want := range map[string]string{
+		"disk ": " (limits data: bps=1Mi; root: iops=500)", "interface ": " (limits default: in=10Mi)", "gpu ": "",
+	} {
+		if got := limitsOf(all, kind); got != want {
+			t.Errorf("%s: %q, want %q", kind, got, want)
+		}
+	}
+}
