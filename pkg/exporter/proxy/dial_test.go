@@ -36,7 +36,8 @@ func TestPatiently(t *testing.T) {
 			return near, nil
 		}, tc.within, 10*time.Millisecond)(ctx, "tcp", "e:1")
 		cancel()
-		if tries != tc.tries || (conn == nil) != (tc.refused > 2) || conn == nil && !errors.Is(err, syscall.ECONNREFUSED) {
+		if tries != tc.tries || (conn == nil) != (tc.refused > 2) ||
+			conn == nil && !errors.Is(err, syscall.ECONNREFUSED) {
 			t.Errorf("%s: %d tries, %v, %v", name, tries, conn, err)
 		}
 	}
