@@ -109,7 +109,7 @@ func mayUpload(claim *corev1.PersistentVolumeClaim, request uploads.Request) (*u
 	case claim.Status.Phase == corev1.ClaimLost:
 		return nil, conflictClaim(claim, "its volume is lost; upload to another claim")
 	}
-	request.Torn = state != nil && state.Phase.Final() && !state.Intact
+	request.Incomplete = state != nil && state.Phase.Final() && !state.Intact
 	return &request, nil
 }
 

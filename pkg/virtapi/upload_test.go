@@ -76,7 +76,8 @@ func TestMayUpload(t *testing.T) {
 				err != nil && !strings.Contains(err.Error(), test.conflict) {
 				t.Errorf("%+v, %v", wanted, err)
 			}
-			if wanted != nil && (wanted.Cancel != test.request.Cancel || wanted.Torn != (name == "after a failure")) {
+			if wanted != nil && (wanted.Cancel != test.request.Cancel ||
+				wanted.Incomplete != (name == "after a failure")) {
 				t.Errorf("%+v", wanted)
 			}
 		})

@@ -244,7 +244,7 @@ func TestKubeVirtVirtctl(t *testing.T) {
 		"--access-mode=ReadWriteOnce", "--wait-secs=4")
 	said := out + errOut
 	if err == nil || !strings.Contains(said, "Waiting for PVC late upload pod to be ready") ||
-		!strings.Contains(said, "deadline exceeded") {
+		!strings.Contains(said, "deadline") { // exceeded, or its client's limit of requests would exceed it
 		t.Errorf("an upload without CDI did not end with its time: %v\n%s", err, said)
 	}
 	claim, err := c.Kube.CoreV1().PersistentVolumeClaims(ns).Get(t.Context(), "late", metav1.GetOptions{})

@@ -65,6 +65,7 @@ func TestVMExportFromOutside(t *testing.T) {
 
 	certificate := c.entrance(t)
 	c.waitProxy(t, true)
+	c.logsOfProxy(t)
 	var link *v1beta1.VirtualMachineExportLink
 	eventually(t, time.Minute, "the export has an external link", func() string {
 		got, err := export.Get(t.Context(), c.api(t), ns, "out")
@@ -199,6 +200,21 @@ func (c *cluster) waitProxy(t *testing.T, some bool) {
 			return fmt.Sprintf("%d wanted, %+v", wants, s)
 		}
 		return ""
+	})
+}
+
+// logsOfProxy logs, should the test fail, what the proxy's pods have said: they are gone at its end.
+func (c *cluster) logsOfProxy(t *testing.T) {
+	t.Helper()
+	t.Cleanup(func() {
+		if !t.Failed() {
+			return
+		}
+		for _, pod := range c.componentPods(t, names.VirtExportProxy) {
+			log, err := c.Kube.CoreV1().Pods(names.Namespace).GetLogs(pod.Name, &corev1.PodLogOptions{}).
+				DoRaw(context.Background())
+			t.Logf("log of %s: %v\n%s", pod.Name, err, log)
+		}
 	})
 }
 

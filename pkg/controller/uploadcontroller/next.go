@@ -106,7 +106,7 @@ func (s *Step) say(view View, message string) {
 // end sets the last state of an upload.
 func (s *Step) end(view View, state uploads.State) {
 	state.ID = view.Request.ID
-	state.Intact = state.Intact && !view.Request.Torn
+	state.Intact = state.Intact && !view.Request.Incomplete
 	if view.Request.ContainerDisk == nil { // else the pod alone knows it
 		state.Size = view.Request.Size
 	}

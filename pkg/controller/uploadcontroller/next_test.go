@@ -47,7 +47,7 @@ func TestNext(t *testing.T) {
 	labels := map[string]string{"a": "b"}
 	request := &uploads.Request{ID: "0123456789abcdef", Size: 5, Labels: labels, Since: now.Add(-time.Minute)}
 	old := &uploads.Request{ID: request.ID, Size: 5, Labels: labels, Since: now.Add(-2 * time.Hour)}
-	torn := &uploads.Request{ID: request.ID, Size: 5, Since: old.Since, Torn: true}
+	incomplete := &uploads.Request{ID: request.ID, Size: 5, Since: old.Since, Incomplete: true}
 	cancelled := &uploads.Request{ID: request.ID, Size: 5, Labels: labels, Since: request.Since, Cancel: true}
 	sum := strings.Repeat("a", 64)
 	good := uploads.Encode(uploads.State{Phase: uploads.Succeeded, Received: 5, Size: 5, SHA256: sum})
@@ -89,7 +89,7 @@ func TestNext(t *testing.T) {
 			view: View{Request: old, Pod: unscheduled}, end: uploads.Failed, message: "0/2 nodes", intact: true,
 		},
 		"never started, after a part of another": {
-			view: View{Request: torn, Pod: unscheduled}, end: uploads.Failed, message: "0/2 nodes",
+			view: View{Request: incomplete, Pod: unscheduled}, end: uploads.Failed, message: "0/2 nodes",
 		},
 		"never made": {
 			view: View{Request: old, State: &uploads.State{Message: "exceeded quota"}}, end: uploads.Failed,

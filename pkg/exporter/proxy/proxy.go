@@ -74,7 +74,8 @@ type Handler struct {
 // NewHandler returns a handler.
 func NewHandler(find Finder, stall time.Duration, log *slog.Logger) *Handler {
 	return &Handler{
-		Exports: find, Dial: (&net.Dialer{Timeout: dialWithin}).DialContext, Stall: stall, Look: dialWithin, Log: log,
+		Exports: find, Dial: patiently((&net.Dialer{Timeout: dialWithin}).DialContext, settling, again),
+		Stall: stall, Look: dialWithin, Log: log,
 	}
 }
 

@@ -95,9 +95,9 @@ type Request struct {
 	Cancel bool `json:"cancel,omitempty"`
 	// Since is when the upload was asked for; virt-api sets it.
 	Since time.Time `json:"since,omitzero"`
-	// Torn says that an earlier upload wrote part of its image: a failure leaves the claim as it was before, which is
-	// no disk. virt-api sets it.
-	Torn bool `json:"torn,omitempty"`
+	// Incomplete says that the claim has a part of an earlier upload's image: a failure leaves the claim as it was
+	// before, which is no disk. virt-api sets it.
+	Incomplete bool `json:"incomplete,omitempty"`
 }
 
 // ContainerDisk is a container image with a disk, as KubeVirt's volumes of that name have it.
