@@ -282,7 +282,8 @@ func TestFind(t *testing.T) {
 	}{
 		"nothing": {[]client.Object{secret, authorities, &elsewhere}, nil, nil},
 		"an Ingress": {
-			[]client.Object{&later, &ingress, secret}, nil,
+			[]client.Object{&later, &ingress, secret},
+			nil,
 			&Entrance{Host: host, Certificate: strings.TrimSpace(leaf.pem)},
 		},
 		"a Secret of too many": {

@@ -182,13 +182,15 @@ func TestCopied(t *testing.T) {
 		"of none": {map[string]string{"mine": "x"}, map[string]string{"mine": "x"}, true},
 		"of one to come": {
 			map[string]string{AnnotationMade: MadeFor, AnnotationImage: "debian/13", "mine": "x"},
-			map[string]string{"mine": "x"}, true,
+			map[string]string{"mine": "x"},
+			true,
 		},
 		"of one under way": {
 			map[string]string{AnnotationMade: MadeFor, AnnotationRequest: request},
 			map[string]string{AnnotationMade: MadeFor, AnnotationState: Encode(State{
 				ID: id, Phase: Failed, Size: 5, Message: "the content was copied while the image was being uploaded",
-			})}, false,
+			})},
+			false,
 		},
 		"of one under way, whose pod takes bytes": {
 			map[string]string{
@@ -196,12 +198,14 @@ func TestCopied(t *testing.T) {
 			},
 			map[string]string{AnnotationState: Encode(State{
 				ID: id, Phase: Failed, Size: 5, Message: "the content was copied while the image was being uploaded",
-			})}, false,
+			})},
+			false,
 		},
 		"of an invalid request": {map[string]string{AnnotationRequest: "{"}, map[string]string{}, true},
 		"of an invalid request after one that failed": {
 			map[string]string{AnnotationRequest: "{", AnnotationState: failed},
-			map[string]string{AnnotationState: failed}, false,
+			map[string]string{AnnotationState: failed},
+			false,
 		},
 		"of one that failed": {
 			map[string]string{AnnotationState: failed}, map[string]string{AnnotationState: failed}, false,
