@@ -54,6 +54,7 @@ sanity() {
 e2e() {
 	dev/deps.sh e2e
 	make --no-print-directory images
+	room
 	# tests/e2e begins with tests that wait more than they compute: the other packages run beside them, one after the
 	# other, and print when they have ended.
 	local out others first=0 beside=0 again
@@ -63,7 +64,7 @@ e2e() {
 	go test -tags e2e -count=1 -timeout 70m -v ./tests/e2e | tee "$out/first" || first=1
 	wait "$others" || beside=1
 	cat "$out/beside"
-	[ "$first$beside" = 00 ] || failed "$out/first" "$out/beside"
+	[ "$first$beside" = 00 ] || { failed "$out/first" "$out/beside"; room; }
 	# Tests in which QEMU's race aborted a guest (tests/e2e/foreign_test.go) run once more; all others count.
 	again=$(awk -v mark='physmem[.]c:[0-9]+: (iotlb_to_section|tlb_reset_dirty_range_all): Assertion' -f dev/foreign.awk "$out/first")
 	if [ "$first" = 1 ] && [ -n "$again" ]; then
@@ -73,6 +74,13 @@ e2e() {
 	rm -r "$out"
 	[ "$first$beside" = 00 ] || return 1
 	go -C cmd/virt-local test -tags e2e -count=1 -p 1 -timeout 20m -v . | failures_last
+}
+
+# room says when the disk that clusters keep their volumes on is so full that tests will find their pool without room.
+room() {
+	local free
+	free=$(($(stat -f -c '%a * %S' /var/lib) / (1 << 30)))
+	[ "$free" -ge 12 ] || dev/step.sh "Only $free GiB are free in /var/lib, of 12 that tests of disks use: go clean -cache frees what builds left"
 }
 
 csi() {
