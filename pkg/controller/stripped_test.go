@@ -36,6 +36,8 @@ var elsewhere = map[string]string{
 	"exportcontroller.Pod":               builds,
 	"migrationcontroller.withoutSecrets": builds,
 
+	"vmicontroller.Used": builds,
+
 	"migrationcontroller.plan":        builds,
 	"vmicontroller.HostModelSelector": live,
 	"resizecontroller.room":           live,
@@ -46,6 +48,8 @@ var elsewhere = map[string]string{
 	"restorecontroller.adoptClaims":   live,
 	"restorecontroller.own":           live,
 	"vmicontroller.ask":               live,
+
+	"volumemigrationcontroller.copies": live,
 
 	"policycontroller.slimPeer": around,
 	"policycontroller.peers":    around,

@@ -12,8 +12,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// process is a process for good: no other, earlier or later, has the same. It is known by that in every PID namespace,
-// where its number is another. The kernel gives the numbers of namespaces away again, at once.
+// process is a process for good: no other has the same, but for one of its namespace that begins in the same clock
+// tick; to take a dead one for alive only keeps data. It is known by that in every PID namespace, where its number is
+// another. The kernel gives the numbers of namespaces away again, at once.
 type process struct {
 	// Boot is the kernel's boot id.
 	Boot string `json:"boot"`
