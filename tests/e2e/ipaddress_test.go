@@ -113,12 +113,17 @@ func TestAddressStays(t *testing.T) {
 	}
 	check("at home")
 	heard := first.overhear(t, "red")
+	// A guest announces itself, too. Of addresses that it has not itself, only its node can speak.
+	wished.in(t, "sh", "-c", "for l in eth1 eth2; do ip -o address show dev $l | "+
+		"while read -r n dev family address rest; do echo $dev $address; done; done >/tmp/addresses && "+
+		"ip address flush dev eth1 && ip address flush dev eth2")
 	wished.waitMigration(t, wished.migrate(t, "there"), v1.MigrationSucceeded)
 	if now := wished.vmi(t).Status.NodeName; now == start {
 		t.Fatalf("the guest is on %s still", now)
 	}
 	heard.hearsOf(t, wished, "red", "203.0.116.17")
 	heard.hearsOf(t, wished, "blue", blue...)
+	wished.in(t, "sh", "-c", "while read -r dev address; do ip address add $address dev $dev; done </tmp/addresses")
 	check("there")
 	// Other networks: what the network chose stays with it, and what was wished for goes along.
 	c.network(t, ns, "other", `{"cniVersion":"1.0.0","name":"other","type":"bridge","bridge":"lan2",`+

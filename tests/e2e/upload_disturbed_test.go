@@ -215,7 +215,7 @@ func TestImageUploadDisturbed(t *testing.T) {
 		}
 		return ""
 	})
-	refused := c.beginVirtctl(t, to(full, "refused", imagePath, "--size=64Mi", "--wait-secs=12")...)
+	refused := c.beginVirtctl(t, to(full, "refused", imagePath, "--size=64Mi", "--wait-secs=36")...)
 	withLate := os.Getenv("VIRTKIT_E2E_STORAGE") != "hostpath" // else there is no class that binds late
 	var late <-chan exited
 	if withLate {
@@ -286,7 +286,7 @@ func TestImageUploadDisturbed(t *testing.T) {
 		t.Errorf("after the eviction the claim has %+v", state)
 	}
 
-	said("a quota", <-refused, cli.ExitTimeout, "it has not gone on for 12s", "the upload's pod is refused: ",
+	said("a quota", <-refused, cli.ExitTimeout, "it has not gone on for 36s", "the upload's pod is refused: ",
 		"exceeded quota: no-pods, requested: pods=1, used: pods=0, limited: pods=0")
 	if err := c.Kube.CoreV1().ResourceQuotas(full).Delete(t.Context(), quota.Name,
 		metav1.DeleteOptions{}); err != nil {
