@@ -50,7 +50,8 @@ type hardy struct {
 // written are the disks to which hardy's guest writes the same rising number, one after the other.
 var written = []string{"one", "two", "three"}
 
-// counting has the guest write that number in place: whoever reads a disk that was pulled finds one or the other.
+// counting has the guest write that number in place: whoever reads a disk that was pulled finds one or the other. It
+// ends at the first disk that a guest which goes down has unmounted: its init unmounts them one after the other.
 const counting = `T='one two three'
 for t in $T; do
   for d in /sys/block/vd*; do [ "$(cat $d/serial)" = $(echo $t | tr a-z A-Z) ] && D=/dev/${d##*/}; done
@@ -61,7 +62,9 @@ sync
 n=$(sed 's/^0*//' /one/n)
 while :; do
   n=$((n+1))
-  for t in $T; do printf '%014d\n' $n | dd of=/$t/n bs=15 conv=notrunc,fsync 2>/dev/null; done
+  for t in $T; do
+    printf '%014d\n' $n | dd of=/$t/n bs=15 conv=notrunc,fsync 2>/dev/null && grep -q " /$t " /proc/mounts || exit
+  done
 done`
 
 // boot starts the VM anew, with disks that may have been written.
