@@ -2,7 +2,10 @@ package handler
 
 import (
 	"context"
+	"slices"
 	"time"
+
+	v1 "kubevirt.io/api/core/v1"
 
 	"github.com/virtkit/virtkit/pkg/handler/podfs"
 	"github.com/virtkit/virtkit/pkg/launcher/launcherpb"
@@ -30,27 +33,39 @@ func (s *session) announceIn(ctx context.Context, process *podfs.Process) {
 }
 
 // announce has tell say to the guest's networks that its addresses are here, once the guest runs here after a
-// migration.
+// migration. What is left to say when the guest is paused is said when it is resumed.
 func (s *session) announce(ctx context.Context, tell func(network.Plan) error) {
-	select {
-	case <-ctx.Done():
-		return
-	case <-s.arrivals:
-	}
-	for range announcements {
-		o := s.observation()
-		if o.Plan == nil || !runsArrived(o.Guest) {
-			return
-		}
-		if err := tell(*o.Plan); err != nil {
-			s.log.Warn("cannot announce the guest's addresses to its networks", "err", err)
-		}
+	for left := announcements; left > 0; {
 		select {
 		case <-ctx.Done():
 			return
-		case <-time.After(announcePause):
+		case <-s.arrivals:
+		}
+		for ; left > 0; left-- {
+			o := s.observation()
+			if o.Plan == nil || !runsArrived(o.Guest) {
+				break
+			}
+			if err := tell(linked(*o.Plan, o.Guest)); err != nil {
+				s.log.Warn("cannot announce the guest's addresses to its networks", "err", err)
+			}
+			select {
+			case <-ctx.Done():
+				return
+			case <-time.After(announcePause):
+			}
 		}
 	}
+}
+
+// linked returns a plan without the interfaces whose links are down: the guest cannot answer there, and somebody else
+// may have its addresses.
+func linked(plan network.Plan, guest *launcherpb.GuestState) network.Plan {
+	links := guest.GetInterfaceLinks()
+	plan.Interfaces = slices.DeleteFunc(slices.Clone(plan.Interfaces), func(nic network.Interface) bool {
+		return links[nic.Name] == string(v1.InterfaceStateLinkDown)
+	})
+	return plan
 }
 
 // runsArrived reports whether a guest that has come by a migration runs.

@@ -247,6 +247,7 @@ func PodLabels(vmi *v1.VirtualMachineInstance) map[string]string {
 	labels[v1.CreatedByLabel] = string(vmi.UID)
 	labels[v1.DeprecatedVirtualMachineNameLabel] = names.LabelValue(vmi.Name)
 	labels[v1.VirtualMachineInstanceIDLabel] = names.LabelValue(vmi.Name)
+	maps.Copy(labels, network.ProxyLabels(vmi))
 	return labels
 }
 

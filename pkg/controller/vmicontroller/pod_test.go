@@ -105,12 +105,8 @@ var podCases = []struct {
 metadata:
   labels: {app: web, kubevirt.io/vm: demo, kubevirt.io/nodeName: old}
   annotations: {example.com/note: x, kubectl.kubernetes.io/last-applied-configuration: "{}", kubevirt.io/vm-generation: "3"}`},
-	{name: "mesh proxy", vmi: `
-metadata:
-  labels: {sidecar.istio.io/inject: "true"}
-spec:
-  domain: {devices: {interfaces: [{name: default, masquerade: {}}]}}
-  networks: [{name: default, pod: {}}]`},
+	{name: "mesh proxy", vmi: `metadata: {labels: {sidecar.istio.io/inject: "true"}}`},
+	{name: "mesh proxy by annotation", vmi: `metadata: {annotations: {sidecar.istio.io/inject: "true"}}`},
 	{name: "log verbosity", vmi: `
 metadata: {labels: {logVerbosity: "4"}}`, facts: func(f *Facts) { f.Config.LogVerbosity.Launcher = 7 }},
 	{name: "log filters", vmi: `

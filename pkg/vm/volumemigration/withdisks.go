@@ -86,8 +86,8 @@ func Bring(vmi *v1.VirtualMachineInstance) Brought {
 			v1.VirtualMachineInstanceReasonDisksNotMigratable, migrations.EncodeObstacles(stuck),
 		})
 	}
-	if c := immovable(vmi); c != nil {
-		out.Refused = append(out.Refused, Refused{c.Reason, c.Message})
+	if why := immovable(vmi); why != nil {
+		out.Refused = append(out.Refused, *why)
 	}
 	if len(out.Volumes) > 0 && !ofVM(vmi) {
 		out.Refused = append(out.Refused, Refused{
@@ -118,15 +118,18 @@ func Stuck(vmi *v1.VirtualMachineInstance) []migrations.Obstacle {
 	return out
 }
 
-// immovable returns the condition by which something else than its disks keeps a guest on its node; nil when nothing
-// does, or when that is not known. What the condition says of disks alone is older than what the spec says.
-func immovable(vmi *v1.VirtualMachineInstance) *v1.VirtualMachineInstanceCondition {
+// immovable returns what else than its disks keeps a guest on its node, as its condition says; nil when nothing does,
+// or when that is not known. What the condition says of disks is older than what the spec says, and left out.
+func immovable(vmi *v1.VirtualMachineInstance) *Refused {
 	c := conditions.With(vmi.Status.Conditions, v1.VirtualMachineInstanceIsStorageLiveMigratable,
 		corev1.ConditionFalse)
-	if c != nil && c.Reason == v1.VirtualMachineInstanceReasonDisksNotMigratable {
+	if c == nil || c.Reason == v1.VirtualMachineInstanceReasonDisksNotMigratable {
 		return nil
 	}
-	return c
+	others := slices.DeleteFunc(migrations.ParseObstacles(c.Message), func(o migrations.Obstacle) bool {
+		return o.Kind == migrations.Claim || o.Kind == migrations.HostDisk
+	})
+	return &Refused{c.Reason, migrations.EncodeObstacles(others)}
 }
 
 // ofVM reports whether a VM has made a VMI.

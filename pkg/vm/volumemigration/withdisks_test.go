@@ -12,6 +12,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	v1 "kubevirt.io/api/core/v1"
+
+	"github.com/virtkit/virtkit/pkg/vm/migrations"
 )
 
 // ofAVM is running with a VM that has made it.
@@ -21,6 +23,28 @@ func ofAVM() *v1.VirtualMachineInstance {
 	vm := &v1.VirtualMachine{ObjectMeta: metav1.ObjectMeta{Name: "vm", UID: "vm"}}
 	vmi.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(vm, v1.VirtualMachineGroupVersionKind)}
 	return vmi
+}
+
+// A disk that cannot be copied is named once, as the spec has it, also where the guest's node names it among others.
+func TestBringNamesDisksOnce(t *testing.T) {
+	vmi := ofAVM()
+	vmi.Spec.Domain.Devices.Disks[0].DiskDevice = v1.DiskDevice{LUN: &v1.LunTarget{}}
+	vmi.Spec.Volumes[2].HostDisk = &v1.HostDisk{Path: "/data/x.img"}
+	stuck := Stuck(vmi)
+	bridge := migrations.Obstacle{Kind: migrations.Interface, Object: "default", Text: "has the pod's own address"}
+	gone := migrations.Obstacle{Kind: migrations.Claim, Object: "old", Text: "x cannot be used on two nodes at once"}
+	said := slices.Concat([]migrations.Obstacle{bridge}, stuck, []migrations.Obstacle{gone})
+	vmi.Status.Conditions = []v1.VirtualMachineInstanceCondition{{
+		Type: v1.VirtualMachineInstanceIsStorageLiveMigratable, Status: corev1.ConditionFalse,
+		Reason: v1.VirtualMachineInstanceReasonInterfaceNotMigratable, Message: migrations.EncodeObstacles(said),
+	}}
+	want := []Refused{
+		{v1.VirtualMachineInstanceReasonDisksNotMigratable, migrations.EncodeObstacles(stuck)},
+		{v1.VirtualMachineInstanceReasonInterfaceNotMigratable, bridge.String()},
+	}
+	if got := Bring(vmi).Refused; len(stuck) != 2 || !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
 }
 
 func TestBring(t *testing.T) {

@@ -15,8 +15,15 @@ import (
 	"github.com/virtkit/virtkit/pkg/service/files/reflink"
 )
 
+// What a pool has in its directory. virt-local looks for the same names (cmd/virt-local/internal/csi), and tests/arch
+// compares them.
 const (
-	imageName = "pool.img"
+	poolDir     = "pool"
+	poolVolumes = "volumes"
+	poolImage   = "pool.img"
+)
+
+const (
 	// smallest is the least that an XFS of ours has: mkfs.xfs refuses less than 300 MiB.
 	smallest = 1 << 30
 	// logSize is the XFS' journal: its smallest, for that is written when the file system is made.
@@ -28,7 +35,7 @@ const (
 // the kernel unmounts and detaches it when the last that uses it has ended. Without mkfs.xfs, or XFS in the kernel, the
 // pool is a directory whose files are copied whole, Reflinks says so.
 func Open(dir string) (*Pool, error) {
-	root := filepath.Join(dir, "pool")
+	root := filepath.Join(dir, poolDir)
 	if err := os.MkdirAll(root, 0o700); err != nil {
 		return nil, fmt.Errorf("make the pool: %w", err)
 	}
@@ -40,7 +47,7 @@ func Open(dir string) (*Pool, error) {
 	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX); err != nil {
 		return nil, fmt.Errorf("lock the pool: %w", err)
 	}
-	image := filepath.Join(dir, imageName)
+	image := filepath.Join(dir, poolImage)
 	_, err = os.Stat(image)
 	switch {
 	case err == nil:
@@ -134,7 +141,7 @@ func mount(image, root string) error {
 
 // Release detaches every device of the pool in dir, whose users must have ended.
 func Release(dir string) error {
-	image, root := filepath.Join(dir, imageName), filepath.Join(dir, "pool")
+	image, root := filepath.Join(dir, poolImage), filepath.Join(dir, poolDir)
 	devices, err := loop.Devices(image)
 	if err != nil {
 		return err

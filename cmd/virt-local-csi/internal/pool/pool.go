@@ -61,7 +61,7 @@ type Pool struct {
 type kind struct{ dir, record string }
 
 var (
-	volumes   = kind{"volumes", "volume.json"}
+	volumes   = kind{poolVolumes, "volume.json"}
 	snapshots = kind{"snapshots", "snapshot.json"}
 )
 

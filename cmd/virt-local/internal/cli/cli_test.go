@@ -263,8 +263,8 @@ KEPT DATA              SIZE    REMOVE IT WITH
 func TestUpSaysWhatVolumesCannotDo(t *testing.T) {
 	var out bytes.Buffer
 	in := &instance.Instance{StateDir: t.TempDir(), Storage: instance.CSI}
-	if err := printLimits(&out, in); err != nil || out.Len() > 0 {
-		t.Errorf("%q, %v", out.String(), err)
+	if printLimits(&out, in); out.Len() > 0 {
+		t.Error(out.String())
 	}
 	var on unix.Statfs_t
 	if err := unix.Statfs("/dev/shm", &on); err != nil || on.Type != unix.TMPFS_MAGIC {
@@ -276,9 +276,10 @@ func TestUpSaysWhatVolumesCannotDo(t *testing.T) {
 		t.Fatal(err)
 	}
 	in.StateDir = dir
-	if err := printLimits(&out, in); err != nil || !strings.HasPrefix(out.String(), "Its volumes are on a file system "+
-		"without reflinks: snapshots and clones are copies") {
-		t.Errorf("%q, %v", out.String(), err)
+	printLimits(&out, in)
+	if !strings.HasPrefix(out.String(), "Its volumes are on a file system without reflinks: snapshots and clones are "+
+		"copies") {
+		t.Error(out.String())
 	}
 }
 

@@ -137,9 +137,7 @@ func runUp(ctx context.Context, o upOptions) error {
 		return err
 	}
 	fmt.Fprintf(os.Stderr, "\nCluster %q is up: %d nodes, %.1f s.\n", in.Name, in.Nodes, time.Since(begin).Seconds())
-	if err := printLimits(os.Stderr, in); err != nil {
-		return err
-	}
+	printLimits(os.Stderr, in)
 	if o.hints {
 		printNext(in, o.which)
 	}
@@ -147,12 +145,10 @@ func runUp(ctx context.Context, o upOptions) error {
 }
 
 // printLimits says what volumes cannot do on this machine, if there is such.
-func printLimits(out io.Writer, in *instance.Instance) error {
-	limits, err := csi.Limits(in)
-	if err == nil && limits != "" {
+func printLimits(out io.Writer, in *instance.Instance) {
+	if limits := csi.Limits(in); limits != "" {
 		fmt.Fprintf(out, "Its %s.\n", limits)
 	}
-	return err
 }
 
 // checkStorage finds out, before anything is changed, whether the machine can have the volumes that the instance would.

@@ -125,9 +125,7 @@ func ReadStatus(ctx context.Context, in *instance.Instance) (Status, error) {
 		s.Ready = false
 		return s, nil
 	}
-	if s.StorageLimits, err = csi.Limits(in); err != nil {
-		return s, err
-	}
+	s.StorageLimits = csi.Limits(in)
 	s.Kept, err = kept(ctx, in, admin)
 	return s, err
 }

@@ -27,7 +27,7 @@ import (
 )
 
 // What the driver has in its directory: the pool, which is mounted in the driver's processes only where it is an XFS in
-// a file, and then looks empty from here.
+// a file, and then looks empty from here. tests/arch compares them with the driver's.
 const (
 	poolDir     = "pool"
 	poolVolumes = "volumes"
@@ -152,31 +152,37 @@ func Remove(ctx context.Context, in *instance.Instance, names []string) error {
 
 // Limits returns what the volumes of an instance cannot do, for users: they are on a file system without reflinks, as
 // in a pool that was made when the machine had no mkfs.xfs. It is empty when they can do everything, and before the
-// driver has made its pool. It asks the file system as the driver does, and needs no driver that runs.
-func Limits(in *instance.Instance) (string, error) {
+// driver has made its pool. It asks the file system as the driver does, and needs no driver that runs. A file system
+// that cannot be asked, as when it is full, is no failure of what the caller does: it is said in the same place.
+func Limits(in *instance.Instance) string {
 	if in.Storage != instance.CSI {
-		return "", nil
+		return ""
 	}
+	possible, err := reflinks(in)
+	switch {
+	case err != nil:
+		return fmt.Sprintf("volumes are on a file system that could not be asked for reflinks: %v", err)
+	case possible:
+		return ""
+	}
+	return "volumes are on a file system without reflinks: snapshots and clones are copies, which take their time, " +
+		"and a volume in use cannot be copied. A cluster that is made anew has its volumes on an XFS"
+}
+
+// reflinks reports whether the pool of an instance has reflinks, or is yet to be made.
+func reflinks(in *instance.Instance) (bool, error) {
 	_, err := os.Stat(filepath.Join(Dir(in), poolImage))
 	if err == nil { // an XFS of its own
-		return "", nil
+		return true, nil
 	}
 	if !errors.Is(err, os.ErrNotExist) {
-		return "", fmt.Errorf("look at the pool: %w", err)
+		return false, err
 	}
 	pool := filepath.Join(Dir(in), poolDir)
 	if _, err := os.Stat(filepath.Join(pool, poolVolumes)); errors.Is(err, os.ErrNotExist) {
-		return "", nil // the driver has not made it yet, or is making the XFS
+		return true, nil // the driver has not made it yet, or is making the XFS
 	}
-	possible, err := reflink.Possible(pool)
-	if err != nil {
-		return "", fmt.Errorf("look at the pool: %w", err)
-	}
-	if possible {
-		return "", nil
-	}
-	return "volumes are on a file system without reflinks: snapshots and clones are copies, which take their time, " +
-		"and a volume in use cannot be copied. A cluster that is made anew has its volumes on an XFS", nil
+	return reflink.Possible(pool)
 }
 
 // Release detaches the loop devices of all volumes, when nothing of the cluster runs any more.

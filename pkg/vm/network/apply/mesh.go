@@ -15,7 +15,8 @@ import (
 //
 //	prerouting:  iifname eth0 tcp dport 22 dnat to GUEST           (none where ports are listed without it)
 //	             iifname eth0 meta l4proto != tcp dnat to GUEST    (or the listed ports of UDP)
-//	output:      tcp dport PROXY accept
+//	output:      ip daddr GUEST dnat to GUEST                  (as without a proxy)
+//	             tcp dport PROXY accept
 //	             ip daddr 127.0.0.1|POD tcp|udp [dport P] dnat to GUEST
 //	postrouting: ip saddr 127.0.0.1|127.0.0.6 oifname BRIDGE snat to GATEWAY
 //

@@ -18,7 +18,7 @@ import (
 )
 
 // mesh does in a pod as Istio's CNI plugin does before the guest's network is made: what comes by TCP for another port
-// than the proxy's own goes to the proxy.
+// than the proxy's own goes to the proxy, and so does what leaves the pod by TCP.
 func mesh(t *testing.T, pod *os.File) {
 	t.Helper()
 	conn, err := nftables.New(nftables.WithNetNSFd(int(pod.Fd())))
@@ -36,6 +36,15 @@ func mesh(t *testing.T, pod *os.File) {
 		conn.AddRule(&nftables.Rule{Table: table, Chain: chain, Exprs: slices.Concat(iif("eth0"),
 			protocol(unix.IPPROTO_TCP), []expr.Any{
 				&expr.Immediate{Register: 1, Data: binaryutil.BigEndian.PutUint16(15006)},
+				&expr.Redir{RegisterProtoMin: 1},
+			})})
+		chain = conn.AddChain(&nftables.Chain{
+			Name: "output", Table: table, Type: nftables.ChainTypeNAT, Hooknum: nftables.ChainHookOutput,
+			Priority: nftables.ChainPriorityNATDest,
+		})
+		conn.AddRule(&nftables.Rule{Table: table, Chain: chain, Exprs: slices.Concat(
+			link(expr.MetaKeyOIFNAME, expr.CmpOpNeq, "lo"), protocol(unix.IPPROTO_TCP), []expr.Any{
+				&expr.Immediate{Register: 1, Data: binaryutil.BigEndian.PutUint16(15001)},
 				&expr.Redir{RegisterProtoMin: 1},
 			})})
 	}
@@ -108,11 +117,11 @@ func TestMasqueradeBesideProxy(t *testing.T) {
 		},
 	} {
 		for _, in := range []struct {
-			family                                           string
-			pod, peer, gateway, peerAddress, loopback, proxy string
+			family                                            string
+			pod, guest, gateway, peerAddress, loopback, proxy string
 		}{
-			{"IPv4", "10.42.1.5", "10.42.1.1", "10.0.2.1", "10.42.1.1", "127.0.0.1", "127.0.0.6"},
-			{"IPv6", "fd42::5", "fd42::1", "fd10:0:2::1", "fd42::1", "::1", "::6"},
+			{"IPv4", "10.42.1.5", "10.0.2.2", "10.0.2.1", "10.42.1.1", "127.0.0.1", "127.0.0.6"},
+			{"IPv6", "fd42::5", "fd10:0:2::2", "fd10:0:2::1", "fd42::1", "::1", "::6"},
 		} {
 			t.Run(name+", "+in.family, func(t *testing.T) {
 				pod, peer, guest := dualPod(t, true)
@@ -124,10 +133,10 @@ func TestMasqueradeBesideProxy(t *testing.T) {
 					t.Fatal(err)
 				}
 				attachGuest6(t, pod, guest, nic, nic.IPv6.Router)
-				for _, port := range []int{22, 8080} {
+				for _, port := range []int{22, 8080, 15021} {
 					serve(t, guest, port)
 				}
-				for _, port := range []int{15000, 15021} {
+				for _, port := range []int{15000, 15001, 15021} {
 					serve(t, pod, port)
 				}
 				at := func(host, port string) string { return net.JoinHostPort(host, port) }
@@ -139,21 +148,31 @@ func TestMasqueradeBesideProxy(t *testing.T) {
 				wantAnswer(t, "the proxy's own, from the pod", pod, at(in.loopback, "15000"), in.loopback)
 				wantAnswer(t, "SSH", peer, at(in.pod, "22"), in.peerAddress)
 				wantAnswer(t, "from the pod", pod, at(in.loopback, "8080"), in.gateway)
+				wantAnswer(t, "from virt-handler", pod, at(in.guest, "8080"), in.gateway)
+				wantAnswer(t, "from virt-handler, a port of the proxy's", pod, at(in.guest, "15021"), in.gateway)
+				if got, err := ask(pod, at(in.guest, "9090")); !errors.Is(err, unix.ECONNREFUSED) {
+					t.Errorf("where nothing listens %q, %v; want connection refused", got, err)
+				}
 				hears(t, peer, at(in.pod, "5000"), guest, 5000)
 			})
 		}
 	}
 }
 
-// Without the wish for a proxy its ports are the guest's, and the pod's address is not the guest's in the pod.
+// Without the wish for a proxy its ports are the guest's, and the pod's address is not the guest's in the pod. One that
+// the namespace wishes does not stand between virt-handler and the guest, either.
 func TestMasqueradeWithoutProxy(t *testing.T) {
 	pod, peer, guest := dualPod(t, true)
+	mesh(t, pod)
 	nic := masquerade6(true)
 	if err := Apply(pod, network.Plan{Interfaces: []network.Interface{nic}}); err != nil {
 		t.Fatal(err)
 	}
 	attachGuest6(t, pod, guest, nic, nic.IPv6.Router)
 	serve(t, guest, 15021)
+	serve(t, pod, 15001)
+	wantAnswer(t, "IPv4, from virt-handler", pod, "10.0.2.2:15021", "10.0.2.1")
+	wantAnswer(t, "IPv6, from virt-handler", pod, "[fd10:0:2::2]:15021", "fd10:0:2::1")
 	wantAnswer(t, "IPv4", peer, "10.42.1.5:15021", "10.42.1.1")
 	wantAnswer(t, "IPv6", peer, "[fd42::5]:15021", "fd42::1")
 	if got, err := ask(pod, "10.42.1.5:15021"); !errors.Is(err, unix.ECONNREFUSED) {

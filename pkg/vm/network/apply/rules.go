@@ -40,7 +40,8 @@ var (
 // chains of a table, in nft's words:
 //
 //	prerouting:  iifname eth0 [tcp dport P] dnat to GUEST
-//	output:      ip daddr 127.0.0.1 tcp|udp [dport P] dnat to GUEST
+//	output:      ip daddr GUEST dnat to GUEST
+//	             ip daddr 127.0.0.1 tcp|udp [dport P] dnat to GUEST
 //	postrouting: ip saddr GUEST oifname eth0 masquerade
 //	             ip saddr 127.0.0.1 oifname BRIDGE snat to GATEWAY
 //	forward:     iifname BRIDGE ip saddr != GUEST drop
@@ -48,7 +49,9 @@ var (
 //	raw:         iifname BRIDGE ip daddr 127.0.0.0/8 drop
 //
 // and the same of ip6 with ::1, which the kernel takes from no link: raw is empty there. With a mesh's proxy in the pod
-// the first three differ (proxied).
+// the first three differ (proxied). What is sent to the guest itself from the pod's network, as by virt-handler
+// (pkg/vm/network/reach), goes there: the first translation holds, and this one keeps a mesh, which may be the
+// namespace's wish, from redirecting it to a proxy that answers in the guest's place.
 type chains struct {
 	prerouting, output, postrouting, forward, raw *nftables.Chain
 }
@@ -160,6 +163,7 @@ func (f family) rules(c chains, nic network.Interface) []*nftables.Rule {
 		out = append(out, &nftables.Rule{Chain: chain, Exprs: slices.Concat(parts...)})
 	}
 	toGuest := f.nat(expr.NATTypeDestNAT, guest)
+	add(c.output, address(f.destination, expr.CmpOpEq, guest), toGuest)
 	if nic.Proxied {
 		f.proxied(add, c, nic, toGuest)
 	} else {
