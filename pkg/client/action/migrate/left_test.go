@@ -65,14 +65,15 @@ func TestLeftBy(t *testing.T) {
 	const web, class = "/virtualmachines/web", "/storageclasses/local"
 	const deleted = "deleted by virt-controller if nobody else has it, as annotation virtkit.io/copied-claims says"
 	const kept = "; `kubectl delete pvc home -n ns` deletes it"
-	const hidden = "kept, unless annotation virtkit.io/copied-claims of class local, which could not be read, says Delete"
+	const hidden = "kept, unless annotation virtkit.io/copied-claims of class local, which could not be read, says " +
+		"Delete"
 	claim, dv := "/ns/persistentvolumeclaims/home", "/cdi.kubevirt.io/v1beta1/namespaces/ns/datavolumes/its"
 	forbidden := apierrors.NewForbidden(schema.GroupResource{}, "home", nil)
 	for name, c := range map[string]struct {
 		there objects
 		want  string
 	}{
-		"a claim":                 {objects{claim: metav1.ObjectMeta{}}, "kept; `kubectl delete pvc home -n ns` deletes it"},
+		"a claim":                 {objects{claim: metav1.ObjectMeta{}}, "kept" + kept},
 		"it is gone":              {objects{}, "deleted"},
 		"it is going":             {objects{claim: metav1.ObjectMeta{DeletionTimestamp: &now}}, "deleted"},
 		"the VM deletes it":       {objects{claim: local, web: says("Delete")}, deleted},

@@ -91,8 +91,8 @@ func TestPullIsRefused(t *testing.T) {
 		"--name web --image golden --memory much":          "memory",
 		"--name web --image golden --instancetype u1.none": "--instancetype: ",
 		"--name there --image golden":                      `"there" already exists`,
-		"--name gone --image golden": "claim shop/gone-disk is there already; choose another --name, or delete it, if " +
-			"no VM needs what is on it",
+		"--name gone --image golden": "claim shop/gone-disk is there already; choose another --name, or delete it, " +
+			"if no VM needs what is on it",
 		"--name web --image vault/golden/1":                    "call `virtctl image pull golden/1 -n vault` before",
 		"--name web --image golden/1 --volume-pvc src:a,name:": "name",
 	} {
