@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -23,44 +24,84 @@ type sized interface {
 	weight() int64
 }
 
-// layouts has the layout of the disk that was measured last, and knows those of the images that are downloaded.
+// held is a layout that is known by a tag, which is that of the disks, too.
+type held struct {
+	sized
+	tag string
+	// downloads are those of its image now.
+	downloads int
+}
+
+// layouts has the layouts whose images are downloaded, and the one that was measured last.
 type layouts struct {
-	// turn is taken by who measures a disk.
+	// turn is taken by who measures a disk, and by who looks whether that is needed.
 	turn chan struct{}
-	tag  string
-	last *layout
-	// measured is the VM's OVA, of the disks with these tags. At most one of the two is there.
-	ovaTag   string
-	measured *measured
 
 	mu sync.Mutex
-	// used counts the downloads of each layout, and weighs is how many bytes these have.
-	used   map[sized]int
+	// last was measured last; nil for none.
+	last *held
+	// used are those whose images are downloaded, and weighs is how many bytes these have, with what is reserved.
+	used   []*held
 	weighs int64
 }
 
-// use counts a download, until done is called, unless its layout has no room beside the others.
-func (l *layouts) use(of sized) (done func(), err error) {
+// reserve takes room for a layout, until free is called, unless there is none beside the others.
+func (l *layouts) reserve(weight int64) (free func(), err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.used == nil {
-		l.used = map[sized]int{}
+	if l.weighs > 0 && l.weighs+weight > layoutRoom {
+		return nil, errBusy
 	}
-	if l.used[of] == 0 {
+	l.weighs += weight
+	return func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.weighs -= weight
+	}, nil
+}
+
+// use counts a download, until done is called, unless its layout has no room beside the others.
+func (l *layouts) use(of *held) (done func(), err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if of.downloads == 0 {
 		if l.weighs > 0 && l.weighs+of.weight() > layoutRoom {
 			return nil, errBusy
 		}
 		l.weighs += of.weight()
+		l.used = append(l.used, of)
 	}
-	l.used[of]++
+	of.downloads++
 	return func() {
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		if l.used[of]--; l.used[of] == 0 {
-			delete(l.used, of)
+		if of.downloads--; of.downloads == 0 {
+			l.used = slices.DeleteFunc(l.used, func(h *held) bool { return h == of })
 			l.weighs -= of.weight()
 		}
 	}, nil
+}
+
+// known returns the layout of a tag, nil for none.
+func (l *layouts) known(tag string) *held {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.last != nil && l.last.tag == tag {
+		return l.last
+	}
+	for _, h := range l.used {
+		if h.tag == tag {
+			return h
+		}
+	}
+	return nil
+}
+
+// keep sets the layout that was measured last; nil for none.
+func (l *layouts) keep(h *held) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.last = h
 }
 
 // wait takes the turn to measure.
@@ -73,52 +114,74 @@ func (l *layouts) wait(ctx context.Context) (done func(), err error) {
 	}
 }
 
-// of returns the layout of the image of a disk.
-func (l *layouts) of(ctx context.Context, volume Volume, disk *image) (*layout, error) {
-	done, err := l.wait(ctx)
+// get returns the layout of a tag for a download, which ends with done. One that is not known is measured; most is how
+// many bytes it may have, and the room for them is taken before, since it may take hours.
+func (l *layouts) get(
+	ctx context.Context, tag string, most int64, measure func() (sized, error),
+) (of sized, done func(), err error) {
+	end, err := l.wait(ctx)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	defer done()
-	tag := volume.Name + " " + disk.tag
-	if l.last != nil && l.tag == tag {
-		return l.last, nil
+	defer end()
+	found := l.known(tag)
+	if found == nil {
+		free, err := l.reserve(most)
+		if err != nil {
+			return nil, nil, err
+		}
+		l.keep(nil) // two are too many for the server's memory
+		made, err := measure()
+		free() // nobody else takes room before use: that has a turn
+		if err != nil {
+			return nil, nil, err
+		}
+		found = &held{sized: made, tag: tag}
+		l.keep(found)
 	}
-	l.last, l.measured = nil, nil // two are too many for the server's memory
-	made, err := measure(ctx, disk.File, disk.size)
-	if err == nil {
-		err = disk.unchanged()
-	}
-	if err != nil {
-		return nil, err
-	}
-	l.tag, l.last = tag, made
-	return made, nil
+	done, err = l.use(found)
+	return found.sized, done, err
 }
 
-// ova returns what is known of the OVA of these disks.
+// of returns the layout of the image of a disk for a download, which ends with done.
+func (l *layouts) of(ctx context.Context, volume Volume, disk *image) (found *layout, done func(), err error) {
+	most, err := mostOfLayout(disk.size)
+	if err != nil {
+		return nil, nil, err
+	}
+	of, done, err := l.get(ctx, "qcow2 "+volume.Name+" "+disk.tag, most, func() (sized, error) {
+		made, err := measure(ctx, disk.File, disk.size)
+		if err == nil {
+			err = disk.unchanged()
+		}
+		return made, err
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	return of.(*layout), done, nil
+}
+
+// ova returns what is known of the OVA of these disks for a download, which ends with done.
 func (l *layouts) ova(
 	ctx context.Context, m *machine, images []*image, created time.Time,
-) (*measured, error) {
-	done, err := l.wait(ctx)
+) (found *measured, done func(), err error) {
+	most, err := m.mostMeasured(images)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	defer done()
-	var tags strings.Builder
+	var tag strings.Builder
+	tag.WriteString("OVA ")
 	for _, i := range images {
-		tags.WriteString(i.tag)
+		tag.WriteString(i.tag)
 	}
-	if l.measured != nil && l.ovaTag == tags.String() {
-		return l.measured, nil
-	}
-	l.last, l.measured = nil, nil // two are too many for the server's memory
-	made, err := m.measureOVA(ctx, images, created)
+	of, done, err := l.get(ctx, tag.String(), most, func() (sized, error) {
+		return m.measureOVA(ctx, images, created)
+	})
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	l.ovaTag, l.measured = tags.String(), made
-	return made, nil
+	return of.(*measured), done, nil
 }
 
 // serveQCOW2 serves a disk as a compressed qcow2 image, or ranges of it. The first byte comes when the disk was read
@@ -129,11 +192,7 @@ func (h *handler) serveQCOW2(w http.ResponseWriter, r *http.Request, volume Volu
 		return err
 	}
 	defer i.Close()
-	l, err := h.layouts.of(r.Context(), volume, i)
-	if err != nil {
-		return err
-	}
-	done, err := h.layouts.use(l)
+	l, done, err := h.layouts.of(r.Context(), volume, i)
 	if err != nil {
 		return err
 	}

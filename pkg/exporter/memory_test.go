@@ -162,49 +162,109 @@ func TestWeights(t *testing.T) {
 			t.Errorf("%s: %d bytes", name, weight)
 		}
 	}
+	// So much is reserved for them before they are known.
+	most, err := mostOfLayout(size)
+	if err != nil || most < l.weight() || most > layoutRoom {
+		t.Errorf("qcow2: %d bytes are reserved for %d: %v", most, l.weight(), err)
+	}
+	if most := mostOfVMDK(size); most < of.weight() || most > layoutRoom {
+		t.Errorf("VMDK: %d bytes are reserved for %d", most, of.weight())
+	}
 	var all layouts
-	first, err := all.use(l)
+	disk, machine := &held{sized: l}, &held{sized: of}
+	first, err := all.use(disk)
 	if err != nil {
 		t.Fatal(err)
 	}
-	second, err := all.use(l)
+	second, err := all.use(disk)
 	if err != nil {
 		t.Errorf("the same once more: %v", err)
 	}
-	if _, err := all.use(of); !errors.Is(err, errBusy) {
+	if _, err := all.use(machine); !errors.Is(err, errBusy) {
 		t.Errorf("beside it: %v", err)
 	}
 	first()
-	if _, err := all.use(of); !errors.Is(err, errBusy) {
+	if _, err := all.use(machine); !errors.Is(err, errBusy) {
 		t.Errorf("while another download has it: %v", err)
 	}
 	second()
-	if _, err := all.use(of); err != nil {
+	if _, err := all.use(machine); err != nil {
 		t.Errorf("after it: %v", err)
 	}
 }
 
-// A disk whose image has no room beside another's is refused for a while.
+// A disk whose image has no room beside another's is refused for a while, before it is read, and what is known of
+// another disk stays known.
 func TestBusy(t *testing.T) {
 	e := newExport(t)
 	e.write("disk/disk.img", "a disk")
 	h := e.Handler.(*handler)
-	done, err := h.layouts.use(heavy{})
+	done, err := h.layouts.use(&held{sized: heavy{}})
 	if err != nil {
 		t.Fatal(err)
 	}
+	other := &held{sized: heavy{}, tag: "another disk"}
+	h.layouts.keep(other)
 	r := e.get(qcow2Path)
 	if got := body(t, r); r.StatusCode != http.StatusServiceUnavailable || r.Header.Get("Retry-After") == "" ||
 		!strings.Contains(got, "try again later") {
 		t.Errorf("%d %v: %s", r.StatusCode, r.Header, got)
 	}
+	if h.layouts.known(other.tag) != other {
+		t.Error("it was read: another disk would be read again")
+	}
 	done()
 	if r := e.get(qcow2Path); r.StatusCode != http.StatusOK {
 		t.Errorf("after it: %d", r.StatusCode)
 	}
+	if h.layouts.weighs != 0 || len(h.layouts.used) > 0 {
+		t.Errorf("%d bytes are not given back, %d are used", h.layouts.weighs, len(h.layouts.used))
+	}
 }
 
-// heavy takes all room.
-type heavy struct{}
+// A download that goes on while the connection before has not ended needs no room, and nothing is measured for it, also
+// when another disk was measured since.
+func TestResumedBesideItself(t *testing.T) {
+	l := layouts{turn: make(chan struct{}, 1)}
+	measured := 0
+	get := func(tag string, of sized) (func(), error) {
+		_, done, err := l.get(t.Context(), tag, of.weight(), func() (sized, error) {
+			measured++
+			return of, nil
+		})
+		return done, err
+	}
+	first, err := get("a", heavy{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.keep(&held{sized: light{}, tag: "b"})
+	again, err := get("a", heavy{})
+	if err != nil || measured != 1 {
+		t.Fatalf("%v, measured %d times", err, measured)
+	}
+	if _, err := get("c", light{}); !errors.Is(err, errBusy) || measured != 1 {
+		t.Errorf("beside them: %v, measured %d times", err, measured)
+	}
+	first()
+	again()
+	if done, err := get("c", light{}); err != nil || measured != 2 {
+		t.Errorf("after them: %v, measured %d times", err, measured)
+	} else {
+		done()
+	}
+	failing := errors.New("the disk cannot be read")
+	_, _, err = l.get(t.Context(), "d", layoutRoom, func() (sized, error) { return nil, failing })
+	if !errors.Is(err, failing) || l.weighs != 0 {
+		t.Errorf("%v, %d bytes are not given back", err, l.weighs)
+	}
+}
+
+// heavy takes all room, and light little of it.
+type (
+	heavy struct{}
+	light struct{}
+)
 
 func (heavy) weight() int64 { return layoutRoom }
+func (light) weight() int64 { return 1 }

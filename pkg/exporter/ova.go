@@ -107,15 +107,23 @@ func (o *measured) weight() (sum int64) {
 	return sum
 }
 
-// measureOVA reads the disks.
-func (m *machine) measureOVA(ctx context.Context, images []*image, created time.Time) (*measured, error) {
+// mostMeasured returns how many bytes the layouts of an OVA of these disks may have.
+func (m *machine) mostMeasured(images []*image) (most int64, err error) {
 	total := int64(0)
-	for _, i := range images {
+	for n, i := range images {
 		total += i.size
+		if !m.volumes[n].CDROM {
+			most += mostOfVMDK(i.size)
+		}
 	}
 	if total > maxOVA {
-		return nil, errTooLargeOVA
+		return 0, errTooLargeOVA
 	}
+	return most, nil
+}
+
+// measureOVA reads the disks.
+func (m *machine) measureOVA(ctx context.Context, images []*image, created time.Time) (*measured, error) {
 	out := &measured{}
 	var disks []ovf.Disk
 	sums := []ovf.Sum{{File: m.base() + ".ovf"}}

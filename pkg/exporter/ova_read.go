@@ -117,11 +117,7 @@ func (h *handler) serveOVA(w http.ResponseWriter, r *http.Request) error {
 		}
 		defer images[i].Close()
 	}
-	of, err := h.layouts.ova(r.Context(), m, images, h.Created)
-	if err != nil {
-		return err
-	}
-	done, err := h.layouts.use(of)
+	of, done, err := h.layouts.ova(r.Context(), m, images, h.Created)
 	if err != nil {
 		return err
 	}

@@ -85,6 +85,17 @@ func (l *layout) weight() int64 {
 	return int64(len(l.lengths)+len(l.tables)+len(l.ordinals))*4 + int64(len(l.marks))*16
 }
 
+// mostOfLayout returns how many bytes the layout of an image of a disk may have.
+func mostOfLayout(size int64) (int64, error) {
+	bits, err := clusterBits(size)
+	if err != nil {
+		return 0, err
+	}
+	clusters := up(size, 1<<bits)
+	tables := max(up(clusters, 1<<bits/8), 1)
+	return (clusters+2*tables)*4 + (clusters/markEvery+2)*16, nil
+}
+
 func up(n, of int64) int64 { return (n + of - 1) / of }
 
 // newLayout returns the layout of an image of a disk, of whose clusters these are the lengths.

@@ -98,6 +98,12 @@ func (l *vmdkLayout) weight() int64 {
 	return out
 }
 
+// mostOfVMDK returns how many bytes the layout of an image of a disk may have.
+func mostOfVMDK(size int64) int64 {
+	tables := up(size, vmdkSpan)
+	return (tables+1)*16 + tables*int64(len(grainSums{}))*2
+}
+
 // tables is how many tables there are, if each has a grain.
 func (l *vmdkLayout) tables() int64 { return up(l.size, vmdkSpan) }
 

@@ -438,6 +438,18 @@ func TestExternalTooLarge(t *testing.T) {
 	if again := Next(v); len(again.Events) > 0 {
 		t.Errorf("it is said again: %+v", again.Events)
 	}
+	// Nor is it while nobody knows for a moment what leads there, and after that.
+	settled := v.Entrance
+	v.Entrance, v.Unsettled = nil, true
+	step = Next(v)
+	ready = conditions.Find(step.Status.Conditions, v1beta1.ConditionReady)
+	if ready.Message != "too large" || ready.Status != corev1.ConditionTrue || len(step.Events) > 0 {
+		t.Errorf("unsettled: %+v, %+v", ready, step.Events)
+	}
+	v.Export.Status, v.Entrance, v.Unsettled = step.Status, settled, false
+	if again := Next(v); len(again.Events) > 0 {
+		t.Errorf("it is said again after that: %+v", again.Events)
+	}
 	v.Entrance.Trouble = ""
 	if ready := conditions.Find(Next(v).Status.Conditions, v1beta1.ConditionReady); ready.Message != "" {
 		t.Errorf("it is still said: %+v", ready)

@@ -91,6 +91,7 @@ func (v *View) servePod(step *Step, identity *identity) {
 		case v.Unsettled:
 			if v.Export.Status != nil && v.Export.Status.Links != nil {
 				status.Links.External = v.Export.Status.Links.External
+				v.set(status, v1beta1.ConditionReady, corev1.ConditionTrue, exports.ReasonPodReady, v.saidOfLink())
 			}
 			step.RequeueAfter = min(step.RequeueAfter, frame.CatchUp)
 		case v.Entrance != nil:
@@ -106,19 +107,28 @@ func (v *View) servePod(step *Step, identity *identity) {
 	}
 }
 
-// warn records what is wrong with the link of an export that is ready, in an event once.
+// warn records what is wrong with the link of an export that is ready, in an event when the condition does not say it
+// yet.
 func (v *View) warn(step *Step, trouble string) {
 	if trouble == "" {
 		return
 	}
 	v.set(step.Status, v1beta1.ConditionReady, corev1.ConditionTrue, exports.ReasonPodReady, trouble)
-	if v.Export.Status != nil {
-		ready := conditions.Find(v.Export.Status.Conditions, v1beta1.ConditionReady)
-		if ready != nil && ready.Message == trouble {
-			return
-		}
+	if v.saidOfLink() != trouble {
+		step.Events = append(step.Events, Event{corev1.EventTypeWarning, eventCertificate, trouble})
 	}
-	step.Events = append(step.Events, Event{corev1.EventTypeWarning, eventCertificate, trouble})
+}
+
+// saidOfLink returns what an export that was ready says is wrong with its link.
+func (v *View) saidOfLink() string {
+	if v.Export.Status == nil {
+		return ""
+	}
+	ready := conditions.With(v.Export.Status.Conditions, v1beta1.ConditionReady, corev1.ConditionTrue)
+	if ready == nil {
+		return ""
+	}
+	return ready.Message
 }
 
 // planPod plans the pod, and the Secret of its manifests before it.

@@ -83,12 +83,25 @@ func Leaves(vmi *v1.VirtualMachineInstance, from map[string]*corev1.PersistentVo
 // DeletesClaims reports whether a claim of a StorageClass, which may be nil, is deleted once a VM's guest has left it:
 // by what the VM says, or else its template, or else the class. What is no value of CopiedClaimsAnnotation keeps it.
 func DeletesClaims(vm *v1.VirtualMachine, class *storagev1.StorageClass) bool {
-	value, given := vm.Annotations[CopiedClaimsAnnotation]
-	if !given && vm.Spec.Template != nil {
-		value, given = vm.Spec.Template.ObjectMeta.Annotations[CopiedClaimsAnnotation]
-	}
+	value, given := saysOfClaims(vm)
 	if !given && class != nil {
 		value = class.Annotations[CopiedClaimsAnnotation]
 	}
 	return value == ClaimsDelete
+}
+
+// ClassDecides reports whether the class of a claim says what DeletesClaims returns: neither the VM nor its template
+// does.
+func ClassDecides(vm *v1.VirtualMachine) bool {
+	_, given := saysOfClaims(vm)
+	return !given
+}
+
+// saysOfClaims returns CopiedClaimsAnnotation of a VM, or else of its template.
+func saysOfClaims(vm *v1.VirtualMachine) (value string, given bool) {
+	value, given = vm.Annotations[CopiedClaimsAnnotation]
+	if !given && vm.Spec.Template != nil {
+		value, given = vm.Spec.Template.ObjectMeta.Annotations[CopiedClaimsAnnotation]
+	}
+	return value, given
 }

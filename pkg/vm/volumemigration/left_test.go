@@ -39,6 +39,9 @@ func TestDeletesClaims(t *testing.T) {
 			if got := DeletesClaims(vm, class); got != c.want {
 				t.Errorf("deletes %v", got)
 			}
+			if got := ClassDecides(vm); got != (c.vm == "" && c.template == "") {
+				t.Errorf("the class decides: %v", got)
+			}
 		})
 	}
 	if DeletesClaims(&v1.VirtualMachine{}, nil) {

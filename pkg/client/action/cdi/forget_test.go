@@ -15,6 +15,10 @@ import (
 func TestForget(t *testing.T) {
 	const gone = claimPath + ` {"metadata":{"annotations":{"upload.virtkit.io/state":null},"resourceVersion":"7"}}`
 	failed := uploads.Encode(uploads.State{Phase: uploads.Failed})
+	done := uploads.Encode(uploads.State{Phase: uploads.Succeeded})
+	image := map[string]any{
+		uploads.LabelImage: "debian", uploads.LabelImageVersion: "13", uploads.LabelPreference: "debian",
+	}
 	claims := schema.GroupResource{Resource: "persistentvolumeclaims"}
 	conflicts := func(most int) func(int) error {
 		return func(n int) error {
@@ -26,6 +30,7 @@ func TestForget(t *testing.T) {
 	}
 	for name, test := range map[string]struct {
 		says    map[string]any
+		labels  map[string]any
 		settle  func(*world)
 		written func(int) error
 		// changed are lines; stage and err are how the upload ends.
@@ -43,6 +48,18 @@ func TestForget(t *testing.T) {
 				`"upload.virtkit.io/made":null},"resourceVersion":"7"}}`,
 			stage: Done,
 		},
+		"of an image that was pulled": {
+			says: map[string]any{uploads.AnnotationState: done}, labels: image, stage: Done,
+			changed: claimPath + ` {"metadata":{"annotations":{"upload.virtkit.io/state":null},"labels":{` +
+				`"image.virtkit.io/name":null,"image.virtkit.io/version":null},"resourceVersion":"7"}}`,
+		},
+		"of an image that was pulled, and the claim may not be changed": {
+			says: map[string]any{uploads.AnnotationState: done}, labels: image, stage: Done, changed: "refused",
+			written: func(int) error { return apierrors.NewForbidden(claims, "disk", nil) },
+			err: "do so with `kubectl annotate pvc disk -n ns upload.virtkit.io/state-` and `kubectl label pvc disk " +
+				"-n ns image.virtkit.io/name- image.virtkit.io/version-`",
+		},
+		"nothing, of a claim that was made for an image": {labels: image, stage: Done},
 		"of one that failed, and CDI could not use the image": {
 			says: map[string]any{uploads.AnnotationState: failed}, stage: Sent, err: "CDI could not use the image",
 			settle: func(w *world) { w.annotate(annotationPodRestarts, "1") },
@@ -74,6 +91,9 @@ func TestForget(t *testing.T) {
 			says := map[string]any{AnnotationTarget: "", annotationPodReady: "true", annotationContentType: "kubevirt"}
 			maps.Copy(says, test.says)
 			w.objects[claimPath], w.written = claimOf(says), test.written
+			if test.labels != nil {
+				w.objects[claimPath]["metadata"].(map[string]any)["labels"] = test.labels
+			}
 			if test.settle != nil {
 				w.settle = func() { test.settle(w) }
 			}

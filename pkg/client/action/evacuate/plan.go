@@ -98,7 +98,7 @@ type Guest struct {
 	Now string `json:"now,omitempty"`
 	// WithDisks says that disks on claims of one node only are copied to new claims when it moves.
 	WithDisks bool `json:"withDisks,omitempty"`
-	// Copied are the disks that were copied for it by --with-disks, once it has left: the claims that it had are kept.
+	// Copied are the disks that were copied for it by --with-disks, once it has left.
 	Copied []Copied `json:"copied,omitempty"`
 
 	pod string
@@ -113,7 +113,7 @@ type Guest struct {
 type Copied struct {
 	// Volume is the volume's name in the spec.
 	Volume string `json:"volume"`
-	// From is the claim that the guest had, and which is kept.
+	// From is the claim that the guest had, which is kept unless an annotation says Delete.
 	From string `json:"from"`
 	// To is the claim that it has now.
 	To string `json:"to"`

@@ -7,6 +7,8 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -221,12 +223,20 @@ type Follower interface {
 	UploadState(ctx context.Context, namespace, claim string) (uploads.State, error)
 }
 
-// followedMost is how many uploads Follow asks about.
-const followedMost = 16
+// followedMost is how many uploads Follow asks about, and followedFor how long it waits for all of them: virt-api would
+// wait much longer for a node that does not answer.
+const (
+	followedMost = 16
+	followedFor  = 3 * time.Second
+)
 
 // Follow asks how far the uploads under way are, which claims do not say. What may not be asked or does not answer is
 // left as it is.
 func (l *PulledList) Follow(ctx context.Context, f Follower) {
+	ctx, cancel := context.WithTimeout(ctx, followedFor)
+	defer cancel()
+	var wait sync.WaitGroup
+	defer wait.Wait()
 	left := followedMost
 	for i := range l.Items {
 		p := &l.Items[i]
@@ -234,9 +244,11 @@ func (l *PulledList) Follow(ctx context.Context, f Follower) {
 			continue
 		}
 		left--
-		if state, err := f.UploadState(ctx, p.Namespace, p.Name); err == nil {
-			p.heard(state)
-		}
+		wait.Go(func() {
+			if state, err := f.UploadState(ctx, p.Namespace, p.Name); err == nil {
+				p.heard(state)
+			}
+		})
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/url"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -181,6 +182,35 @@ func (f follower) UploadState(_ context.Context, _, claim string) (uploads.State
 		return state, nil
 	}
 	return uploads.State{}, errors.New("it does not answer")
+}
+
+// hanging answers for one claim, and for the others when it is no longer waited for.
+type hanging struct{}
+
+func (hanging) UploadState(ctx context.Context, _, claim string) (uploads.State, error) {
+	if claim == "z" {
+		return uploads.State{Phase: uploads.Receiving, Received: 42, Size: 100}, nil
+	}
+	<-ctx.Done()
+	return uploads.State{}, ctx.Err()
+}
+
+// Nodes that do not answer are waited for together, and not for long.
+func TestFollowHanging(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		list := &PulledList{}
+		for _, name := range []string{"a", "b", "c", "z"} {
+			list.Items = append(list.Items, Pulled{ObjectMeta: metav1.ObjectMeta{Name: name}, Phase: PhasePulling})
+		}
+		began := time.Now()
+		list.Follow(t.Context(), hanging{})
+		if took := time.Since(began); took > followedFor {
+			t.Errorf("it took %s", took)
+		}
+		if a, z := list.Items[0], list.Items[3]; a.Received != 0 || a.Phase != PhasePulling || z.Received != 42 {
+			t.Errorf("%+v, %+v", a, z)
+		}
+	})
 }
 
 // A row is made of a claim with an image, also of one that is being pulled, and of a copy.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"path"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	v1 "kubevirt.io/api/core/v1"
@@ -22,14 +23,15 @@ type Left struct {
 	// with the VM.
 	DataVolume string
 	WithVM     bool
-	// Deleted says that virt-controller deletes the claim, since the VM says so.
-	Deleted bool
-	// Unread is why it is not known to what the claim belongs; nil where the user may not see that, too.
-	Unread error
+	// Fate is what becomes of the claim.
+	Fate
+	// Unknown is why it is not known to what the claim belongs; nil where the user may not see that, too.
+	Unknown error
 }
 
-// Reader reads the metadata of an object of the API.
+// Reader reads objects of the API, or their metadata.
 type Reader interface {
+	ObjectReader
 	ReadMetadata(ctx context.Context, path string) (*metav1.PartialObjectMetadata, error)
 }
 
@@ -41,39 +43,74 @@ func LeftBy(ctx context.Context, api Reader, m *v1.VirtualMachineInstanceMigrati
 	if len(all) == 0 {
 		return nil
 	}
-	at := path.Join("/apis", v1.GroupVersion.String(), "namespaces", m.Namespace, "virtualmachines", m.Spec.VMIName)
-	vm, err := api.ReadMetadata(ctx, at)
-	deletes := err == nil && vm.Annotations[volumemigration.CopiedClaimsAnnotation] == volumemigration.ClaimsDelete
+	vm, unread := readVM(ctx, api, m.Namespace, m.Spec.VMIName)
 	for _, copied := range all {
-		left := Left{Copied: copied, Deleted: deletes}
-		claim := path.Join("/api/v1/namespaces", m.Namespace, "persistentvolumeclaims", copied.From)
-		owner, gone, err := ownerOf(ctx, api, claim)
+		left := Left{Copied: copied}
+		claim := &corev1.PersistentVolumeClaim{}
+		at := path.Join("/api/v1/namespaces", m.Namespace, "persistentvolumeclaims", copied.From)
+		err := api.Read(ctx, at, nil, claim)
+		owner, gone, unknown := ownerOf(claim, copied.From, err)
+		left.Gone, left.Unknown = gone, unknown
+		left.Fate = fateOf(ctx, api, vm, claim, unread, err)
 		if owner != nil && owner.Kind == "DataVolume" {
 			left.DataVolume = owner.Name
-			owner, _, err = ownerOf(ctx, api, path.Join("/apis", cdiv1.SchemeGroupVersion.String(), "namespaces",
+			dv, err := api.ReadMetadata(ctx, path.Join("/apis", cdiv1.SchemeGroupVersion.String(), "namespaces",
 				m.Namespace, "datavolumes", owner.Name))
+			owner, _, left.Unknown = ownerOf(dv, owner.Name, err)
 		}
-		left.Gone, left.WithVM, left.Unread = gone, isVM(owner), err
+		left.WithVM = isVM(owner)
 		out = append(out, left)
 	}
 	return out
 }
 
-// ownerOf returns the first owner of an object, and whether the object is gone, or going.
-func ownerOf(ctx context.Context, api Reader, at string) (owner *metav1.OwnerReference, gone bool, err error) {
-	object, err := api.ReadMetadata(ctx, at)
+// readVM returns the VM that says what becomes of claims, nil for none. It reports a VM that could not be read.
+func readVM(ctx context.Context, api Reader, namespace, name string) (vm *v1.VirtualMachine, unread bool) {
+	vm = &v1.VirtualMachine{}
+	at := path.Join("/apis", v1.GroupVersion.String(), "namespaces", namespace, "virtualmachines", name)
+	if err := api.Read(ctx, at, nil, vm); err != nil {
+		return nil, !apierrors.IsNotFound(err)
+	}
+	if vm.DeletionTimestamp != nil {
+		return nil, false // virt-controller asks it no more
+	}
+	return vm, false
+}
+
+// fateOf returns what becomes of a claim, which was read with an error or nil, by its VM, which may be none or unread.
+func fateOf(
+	ctx context.Context, api Reader, vm *v1.VirtualMachine, claim *corev1.PersistentVolumeClaim, unread bool, err error,
+) Fate {
+	switch {
+	case unread:
+		return Fate{Unread: "the VM, its template or the claim's class"}
+	case vm == nil:
+		return Fate{}
+	case err != nil && volumemigration.ClassDecides(vm):
+		return Fate{Unread: "the claim's class"}
+	}
+	class := ""
+	if claim.Spec.StorageClassName != nil {
+		class = *claim.Spec.StorageClassName
+	}
+	fate, _ := FateOf(ctx, api, vm, class) // Unread says it, too
+	return fate
+}
+
+// ownerOf returns the first owner of an object, which was read with an error or nil, and whether it is gone, or going.
+func ownerOf(object metav1.Object, name string, err error) (owner *metav1.OwnerReference, gone bool, unknown error) {
 	switch {
 	case apierrors.IsNotFound(err):
 		return nil, true, nil
 	case apierrors.IsForbidden(err):
 		return nil, false, nil
 	case err != nil:
-		return nil, false, fmt.Errorf("look at %s: %w", path.Base(at), err)
+		return nil, false, fmt.Errorf("look at %s: %w", name, err)
 	}
-	if len(object.OwnerReferences) > 0 {
-		owner = &object.OwnerReferences[0]
+	if owners := object.GetOwnerReferences(); len(owners) > 0 {
+		owner = &owners[0]
 	}
-	return owner, object.DeletionTimestamp != nil, nil
+	return owner, object.GetDeletionTimestamp() != nil, nil
 }
 
 func isVM(owner *metav1.OwnerReference) bool {
@@ -93,15 +130,15 @@ func (l *Left) Becomes(flag string) string {
 		return text + "deleted"
 	case l.Deleted:
 		return text + "deleted by virt-controller if nobody else has it, as annotation " +
-			volumemigration.CopiedClaimsAnnotation + " of the VM says"
+			volumemigration.CopiedClaimsAnnotation + " says"
 	case l.WithVM:
 		text += "kept until the VM is deleted"
 	default:
 		text += "kept"
 	}
-	text = fmt.Sprintf("%s; `kubectl delete %s%s` deletes it", text, remove, flag)
-	if l.Unread != nil {
-		text += fmt.Sprintf(" (to what it belongs is not known: %v)", l.Unread)
+	text = fmt.Sprintf("%s%s; `kubectl delete %s%s` deletes it", text, l.Unless(), remove, flag)
+	if l.Unknown != nil {
+		text += fmt.Sprintf(" (to what it belongs is not known: %v)", l.Unknown)
 	}
 	return text
 }

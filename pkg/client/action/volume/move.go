@@ -9,13 +9,13 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	v1 "kubevirt.io/api/core/v1"
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 
 	"github.com/virtkit/virtkit/pkg/client/action"
 	"github.com/virtkit/virtkit/pkg/client/action/client"
+	"github.com/virtkit/virtkit/pkg/client/action/migrate"
 	"github.com/virtkit/virtkit/pkg/vm/claims"
 	"github.com/virtkit/virtkit/pkg/vm/hotplug"
 	"github.com/virtkit/virtkit/pkg/vm/life"
@@ -64,8 +64,8 @@ type Move struct {
 	Bytes int64
 	// DataVolume says that the volume is a DataVolume's now.
 	DataVolume bool
-	// Deleted says that the old claim is deleted once the guest uses the new one.
-	Deleted bool
+	// Fate is what becomes of the old claim once the guest uses the new one.
+	migrate.Fate
 }
 
 // Plan finds out what is to be copied. Errors say what cannot be.
@@ -105,7 +105,7 @@ func Plan(ctx context.Context, api MoveAPI, namespace, name string, o MoveOption
 	if len(m.Moves) == 0 {
 		return nil, fmt.Errorf("VM %s has no disk to copy to class %s%s", name, o.To.Class, because(m.Notes))
 	}
-	if err := m.deletes(ctx, api); err != nil {
+	if err := m.fates(ctx, api); err != nil {
 		return nil, err
 	}
 	return m, m.refused()
@@ -191,18 +191,13 @@ func Away(vm *v1.VirtualMachine, vmi *v1.VirtualMachineInstance) string {
 	return strings.Join(all, ", ")
 }
 
-// deletes finds out which old claims are deleted. A class that may not be read, or is gone, has no say.
-func (m *Moving) deletes(ctx context.Context, api Reader) error {
+// fates finds out what becomes of the old claims.
+func (m *Moving) fates(ctx context.Context, api Reader) (err error) {
 	for i := range m.Moves {
-		move, class := &m.Moves[i], (*storagev1.StorageClass)(nil)
-		if name := classOf(move.From); name != "" {
-			class = &storagev1.StorageClass{}
-			err := api.Read(ctx, path.Join("/apis/storage.k8s.io/v1/storageclasses", name), nil, class)
-			if err != nil && !apierrors.IsForbidden(err) && !apierrors.IsNotFound(err) {
-				return fmt.Errorf("class %s of claim %s: %w", name, move.From.Name, err)
-			}
+		move := &m.Moves[i]
+		if move.Fate, err = migrate.FateOf(ctx, api, m.VM, classOf(move.From)); err != nil {
+			return fmt.Errorf("claim %s: %w", move.From.Name, err)
 		}
-		move.Deleted = volumemigration.DeletesClaims(m.VM, class)
 	}
 	return nil
 }

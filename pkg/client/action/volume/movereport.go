@@ -33,7 +33,7 @@ type MovedVolume struct {
 	Volume string `json:"volume"`
 	// Bytes is the size of the guest's disk, 0 when that is not known.
 	Bytes int64 `json:"bytes"`
-	// From is the old claim, which is kept, and To the new one.
+	// From is the old claim, which is kept unless an annotation says Delete, and To the new one.
 	From MovedClaim `json:"from"`
 	To   MovedClaim `json:"to"`
 }

@@ -102,8 +102,7 @@ func (o *VMOptions) makeCopy(
 			what = "claim " + i.name() + ", with which the clone goes, or one that has failed with `kubectl delete " +
 				"vmclone " + i.name() + o.Factory.InNamespace(namespace) + "`"
 		}
-		return nil, fmt.Errorf("%s %s/%s is there already; choose another --name, or delete %s, if no VM "+
-			"needs what is on it", kind, namespace, i.name(), what)
+		return nil, copyExists(kind, namespace, i.name(), what)
 	case err != nil:
 		return nil, fmt.Errorf("create %s %s/%s: %w", kind, namespace, i.name(), err)
 	}
@@ -148,4 +147,10 @@ func removeCloned(ctx context.Context, c *client.Client, namespace, name string,
 		return fmt.Errorf("claim %s/%s, which was made for it, is left: %w", namespace, name, err)
 	}
 	return nil
+}
+
+// copyExists is the error of a disk that is there; what is to be deleted for another.
+func copyExists(kind, namespace, name, what string) error {
+	return fmt.Errorf("%s %s/%s is there already; choose another --name, or delete %s, if no VM needs what is on it",
+		kind, namespace, name, what)
 }

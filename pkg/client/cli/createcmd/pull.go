@@ -115,5 +115,9 @@ func (o *VMOptions) checkBeforePull(
 		of := schema.GroupResource{Group: v1.GroupVersion.Group, Resource: client.VMs}
 		return fmt.Errorf("create VM %s/%s: %w", namespace, o.VM.Name, apierrors.NewAlreadyExists(of, o.VM.Name))
 	}
+	claim := o.VM.Name + "-" + imageDisk
+	if _, err := c.ReadMetadata(ctx, "/api/v1/namespaces/"+namespace+"/"+client.Claims+"/"+claim); err == nil {
+		return copyExists("claim", namespace, claim, "it") // of a VM of that name that was deleted, say
+	}
 	return nil
 }

@@ -80,7 +80,10 @@ func disks(g *evacuate.Guest) string {
 		left = append(left, c.From)
 	}
 	if len(left) == 1 {
-		return text + "; claim " + left[0] + " is kept"
+		return text + "; claim " + left[0] + " is kept" + unlessDeleted
 	}
-	return text + "; claims " + strings.Join(left, ", ") + " are kept"
+	return text + "; claims " + strings.Join(left, ", ") + " are kept" + unlessDeleted
 }
+
+// unlessDeleted says of which claims that does not hold: docs/volumes.md has the annotation.
+const unlessDeleted = ", unless an annotation says Delete"

@@ -26,11 +26,11 @@ func TestSentence(t *testing.T) {
 		"VMI shop/web runs on node1 and was asked to leave: its last migration failed: x": {
 			State: evacuate.Asked, Outcome: evacuate.Moves, Reason: "its last migration failed: x",
 		},
-		"VMI shop/web has moved and runs on node2 with its disks; claim a is kept": {
+		"VMI shop/web has moved and runs on node2 with its disks; claim a is kept, unless an annotation says Delete": {
 			State: evacuate.Left, Outcome: evacuate.Moves, Now: "node2", WithDisks: true,
 			Copied: []evacuate.Copied{{From: "a"}},
 		},
-		"VMI shop/web has moved and runs on node2 with its disks; claims a, b are kept": {
+		"VMI shop/web has moved and runs on node2 with its disks; claims a, b are kept" + unlessDeleted: {
 			State: evacuate.Left, Outcome: evacuate.Moves, Now: "node2", WithDisks: true,
 			Copied: []evacuate.Copied{{From: "a"}, {From: "b"}},
 		},

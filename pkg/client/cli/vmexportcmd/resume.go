@@ -120,7 +120,7 @@ func (t *target) resume(ctx context.Context) (*export.Point, types.UID, error) {
 	if _, err := t.part.Seek(was.File, io.SeekStart); err != nil {
 		return nil, "", err
 	}
-	t.size, t.sum, t.last, t.resumed = was.File, was.Sum, &was, true
+	t.size, t.sum, t.last, t.kept, t.resumed = was.File, was.Sum, &was, &was, true
 	t.note("going on with %s, which has %d of %d bytes", name, was.Point.Done, was.Point.Size)
 	return &was.Point, was.Made, nil
 }

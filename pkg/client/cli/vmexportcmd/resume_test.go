@@ -291,3 +291,40 @@ func TestResumeThroughLink(t *testing.T) {
 		}
 	}
 }
+
+// A run that cannot note what it adds, as on a disk that is full, leaves what the one before has noted.
+func TestResumedAndNotNoted(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "disk")
+	first := begin(t, path, "root")
+	first.write("data", 0)
+	if err := first.end(errCut); err != nil {
+		t.Fatal(err)
+	}
+	second := begin(t, path, "root")
+	if point, _, err := second.resume(t.Context()); err != nil || point == nil || point.Done != 4 {
+		t.Fatalf("%+v: %v", point, err)
+	}
+	// No note can be written here.
+	inTheWay := filepath.Join(filepath.Dir(path), ".disk.part.json.new")
+	if err := os.MkdirAll(filepath.Join(inTheWay, "x"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := second.Write([]byte("more")); err != nil {
+		t.Fatal(err)
+	}
+	failed := second.Mark(export.Point{Format: v1beta1.KubeVirtGz, Tag: `"tag"`, Done: second.size, Size: 1000})
+	if failed == nil {
+		t.Fatal("it is noted")
+	}
+	if err := second.end(failed); err != nil {
+		t.Error(err)
+	}
+	if got := strings.Join(second.said, "\n"); !strings.Contains(got, ".disk.part has 4 of 1000 bytes") {
+		t.Errorf("said %q", got)
+	}
+	third := begin(t, path, "root")
+	defer third.killed()
+	if point, _, err := third.resume(t.Context()); err != nil || point == nil || point.Done != 4 || third.size != 4 {
+		t.Errorf("%+v, %d bytes: %v", point, third.size, err)
+	}
+}

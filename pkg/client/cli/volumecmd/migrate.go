@@ -221,8 +221,8 @@ func (o *MigrateOptions) kept(m *volume.Moving) {
 		if move.DataVolume {
 			kind = "datavolume"
 		}
-		o.note(fmt.Sprintf("claim %s is kept; %s: `kubectl delete %s %s -n %s`", move.From.Name, when, kind,
-			move.From.Name, m.VM.Namespace))
+		o.note(fmt.Sprintf("claim %s is kept%s; %s: `kubectl delete %s %s -n %s`", move.From.Name,
+			move.Unless(), when, kind, move.From.Name, m.VM.Namespace))
 	}
 }
 

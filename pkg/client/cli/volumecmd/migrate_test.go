@@ -33,6 +33,8 @@ type moving struct {
 	// conflicts is how often the VM has changed when it is patched; refuse is the answer to a patch.
 	conflicts int
 	refuse    error
+	// class is what the API has as class old; nil is one without annotations.
+	class any
 	// refuseClaim is the name of a claim that may not be made.
 	refuseClaim string
 	// moves: the guest uses its new claims at once; copies: its disks are copied, which does not end.
@@ -92,6 +94,10 @@ func (m *moving) run(t *testing.T, line string) (out, errOut string, err error) 
 	}
 	for _, class := range []string{"old", "fast"} {
 		api.Put("/apis/storage.k8s.io/v1/storageclasses/"+class, &metav1.PartialObjectMetadata{})
+	}
+	if m.class != nil {
+		api.Put("/apis/storage.k8s.io/v1/storageclasses/old", http.HandlerFunc(
+			func(w http.ResponseWriter, _ *http.Request) { answer(w, m.class) }))
 	}
 	api.Put("/apis/storage.k8s.io/v1/storageclasses", &metav1.PartialObjectMetadataList{
 		Items: []metav1.PartialObjectMetadata{

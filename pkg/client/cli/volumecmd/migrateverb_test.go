@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	v1 "kubevirt.io/api/core/v1"
@@ -127,6 +128,24 @@ func TestMigrate(t *testing.T) {
 			change: func(m *moving) {
 				manyRoot(m)
 				m.vm.Annotations = map[string]string{volumemigration.CopiedClaimsAnnotation: "Delete"}
+			},
+		},
+		"the class may not be read": {
+			line: "demo data --storage-class fast", out: oneOut, made: oneMade, patch: "data-m1",
+			errs: "note: claim data is kept, unless annotation virtkit.io/copied-claims of class old, which could " +
+				"not be read, says Delete; delete it once the guest uses the new one: `kubectl delete pvc data",
+			change: func(m *moving) {
+				manyRoot(m)
+				m.class = apierrors.NewForbidden(storagev1.Resource("storageclasses"), "old", nil)
+			},
+		},
+		"the class may not be read, and the VM keeps": {
+			line: "demo data --storage-class fast", out: oneOut, made: oneMade, patch: "data-m1",
+			errs: "note: claim data is kept; delete it once",
+			change: func(m *moving) {
+				manyRoot(m)
+				m.vm.Annotations = map[string]string{volumemigration.CopiedClaimsAnnotation: "Keep"}
+				m.class = apierrors.NewForbidden(storagev1.Resource("storageclasses"), "old", nil)
 			},
 		},
 		"waited for, in vain": {
