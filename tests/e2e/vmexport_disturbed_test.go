@@ -36,8 +36,7 @@ import (
 // Downloads of a snapshot's export go on when the export's pod is evicted, and when virtctl is killed and the command is
 // repeated. One of a stopped VM's export goes on after an eviction where the disk is a file, whose times say that it is
 // the same; a device may have been written to by then, which is said. An OVA is measured anew, so that the second pod
-// knows whether it is the same, of the device, too. One eviction cuts all downloads of an export: each may take a minute
-// to learn of it.
+// knows whether it is the same, of the device, too. One eviction cuts all downloads of an export.
 func TestVMExportDisturbed(t *testing.T) {
 	needSnapshots(t)
 	t.Parallel()
@@ -106,6 +105,16 @@ func TestVMExportWithoutAPI(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	eventually(t, 30*time.Second, "virt-api has ended", func() string { // else the rest of the upload may pass before
+		left := 0
+		for uid := range killed {
+			left += len(named(processes(t, string(uid)), processServer))
+		}
+		if left > 0 {
+			return fmt.Sprintf("%d processes run", left)
+		}
+		return ""
+	})
 	held.resume()
 	go d.goOn()
 	d.hasImage(t, "virt-api killed", data)
