@@ -6,8 +6,9 @@ import (
 )
 
 // resetting is a listener whose connections are reset when they are closed after over is set. A connection that is
-// closed ends for its peer after what is still to be taken of it. The network of a pod that ends goes before a slow peer
-// has taken that, and then nothing tells the peer: the kubelet's forwarded port, which virtctl uses, waits 2.5 minutes.
+// closed ends for its peer after what is still to be taken of it. The network of a pod that ends goes before a slow
+// peer has taken that, and then nothing tells the peer: a port that the node forwards, as virtctl uses it, waits 2.5
+// minutes.
 type resetting struct {
 	net.Listener
 	over *atomic.Bool

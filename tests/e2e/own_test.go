@@ -30,7 +30,7 @@ func selectOwn() (only bool, err error) {
 	case "", ownBeside:
 		return false, nil
 	case ownOnly:
-		return true, flag.Set("test.run", "^("+strings.Join(ownClusters, "|")+")$") // unless the command line has another
+		return true, flag.Set("test.run", "^("+strings.Join(ownClusters, "|")+")$") // the command line may have another
 	default:
 		return false, fmt.Errorf("%s is %q: it may be %q or %q", ownVariable, value, ownOnly, ownBeside)
 	}

@@ -44,7 +44,8 @@ func TestPersistentVolumeClaim(t *testing.T) {
 		con := g.openConsole(t, "")
 		con.login(t, "root", "tiny")
 		for name := range modes {
-			device := "$(for d in /sys/block/vd*; do [ \"$(cat $d/serial)\" = " + name + " ] && echo /dev/${d##*/}; done)"
+			device := "$(for d in /sys/block/vd*; do [ \"$(cat $d/serial)\" = " + name +
+				" ] && echo /dev/${d##*/}; done)"
 			want := "kept-on-" + name
 			if round == 0 {
 				con.run(t, "echo "+want+" | dd of="+device+" bs=512 count=1 conv=sync 2>/dev/null; sync")

@@ -33,10 +33,10 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/exports"
 )
 
-// Downloads of a snapshot's export go on when the export's pod is evicted, and when virtctl is killed and the command is
-// repeated. One of a stopped VM's export goes on after an eviction where the disk is a file, whose times say that it is
-// the same; a device may have been written to by then, which is said. An OVA is measured anew, so that the second pod
-// knows whether it is the same, of the device, too. One eviction cuts all downloads of an export.
+// Downloads of a snapshot's export go on when the export's pod is evicted, and when virtctl is killed and the command
+// is repeated. One of a stopped VM's export goes on after an eviction where the disk is a file, whose times say that it
+// is the same; a device may have been written to by then, which is said. An OVA is measured anew, so that the second
+// pod knows whether it is the same, of the device, too. One eviction cuts all downloads of an export.
 func TestVMExportDisturbed(t *testing.T) {
 	needSnapshots(t)
 	t.Parallel()
