@@ -23,6 +23,7 @@ import (
 	"net/http"
 	"os"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/virtkit/virtkit/pkg/names"
@@ -87,19 +88,29 @@ func Run(ctx context.Context, o Options) error {
 	if err != nil {
 		return fmt.Errorf("listen: %w", err)
 	}
+	return o.serve(ctx, listener, certificate)
+}
+
+func (o Options) serve(ctx context.Context, listener net.Listener, certificate tls.Certificate) error {
 	ctx, cancel := context.WithDeadline(ctx, o.Deadline)
 	defer cancel()
 	server := newServer(NewHandler(o), o.Log)
 	if err := o.show(ctx); err != nil {
 		return errors.Join(err, listener.Close())
 	}
-	stop := context.AfterFunc(ctx, func() { _ = server.Close() }) // Serve says that it is closed
+	over, closed := &atomic.Bool{}, make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		defer close(closed)
+		over.Store(true)
+		_ = server.Close() // Serve says that it is closed
+	})
 	defer stop()
 	o.Log.Info("serving", "export", o.Name, "volumes", len(o.Volumes), "until", o.Deadline)
-	err = server.Serve(tls.NewListener(listener, &tls.Config{
+	err := server.Serve(tls.NewListener(&resetting{listener, over}, &tls.Config{
 		Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"},
 	}))
 	if errors.Is(err, http.ErrServerClosed) {
+		<-closed // the process may end after this, which does not reset connections
 		return nil
 	}
 	return err

@@ -43,6 +43,11 @@ func TestMain(m *testing.M) {
 const startTime = 10 * time.Minute
 
 func runTests(m *testing.M) (code int, err error) {
+	if only, err := selectOwn(); err != nil {
+		return 1, err
+	} else if only {
+		return m.Run(), nil
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), startTime)
 	defer cancel()
 	var i *instance.Instance

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -98,18 +99,22 @@ func (g *guest) refused(t *testing.T, pod string, dryRun []string, texts ...stri
 // drain evicts a pod as kubectl drain does: again and again while it is told to wait, until the pod has gone.
 func (g *guest) drain(t *testing.T, pod string) {
 	t.Helper()
-	eventually(t, 2*time.Minute, "pod "+pod+" is drained", func() string {
-		err := g.evict(t, pod)
-		for _, p := range g.pods(t) {
-			if p.Name == pod && p.Status.Phase != corev1.PodSucceeded && p.Status.Phase != corev1.PodFailed {
-				return fmt.Sprintf("it is there; the eviction: %v", err)
-			}
+	eventually(t, 2*time.Minute, "the node is drained", func() string { return g.drained(t, pod) })
+}
+
+// drained asks once for the eviction of a pod, and returns "" when it has gone.
+func (g *guest) drained(t *testing.T, pod string) string {
+	t.Helper()
+	err := g.evict(t, pod)
+	for _, p := range g.pods(t) {
+		if p.Name == pod && p.Status.Phase != corev1.PodSucceeded && p.Status.Phase != corev1.PodFailed {
+			return fmt.Sprintf("%s is there; the eviction: %v\n", pod, err)
 		}
-		if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsTooManyRequests(err) {
-			return err.Error()
-		}
-		return ""
-	})
+	}
+	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsTooManyRequests(err) {
+		return fmt.Sprintf("%s: %v\n", pod, err)
+	}
+	return ""
 }
 
 func requested(vmi *v1.VirtualMachineInstance) bool {
@@ -187,9 +192,16 @@ func TestDrain(t *testing.T) {
 	})
 	guests["marked"].refused(t, pods["marked"], nil, "Evacuation in progress")
 
-	for _, name := range []string{"moves", "tries", "ends"} {
-		guests[name].drain(t, pods[name])
-	}
+	leaving := []string{"moves", "tries", "ends"}
+	eventually(t, 3*time.Minute, "the node is drained", func() string { // of all at once, as kubectl does it
+		said := ""
+		leaving = slices.DeleteFunc(leaving, func(name string) bool {
+			answer := guests[name].drained(t, pods[name])
+			said += answer
+			return answer == ""
+		})
+		return said
+	})
 	moved := guests["moves"].waitPhase(t, 20*time.Second, v1.Running)
 	if moved.UID != first["moves"] || moved.Status.NodeName != there || moved.Status.EvacuationNodeName != "" ||
 		requested(moved) {

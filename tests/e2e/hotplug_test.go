@@ -20,7 +20,8 @@ import (
 )
 
 // Three volumes are plugged in at once, and taken away at once, while each component in turn is killed: what one has
-// begun the next one ends, and nothing is plugged in twice or left behind.
+// begun the next one ends, and nothing is plugged in twice or left behind. With -long all of it comes once more;
+// TestHotplug plugs a volume in that was taken away.
 func TestHotplugFaults(t *testing.T) {
 	c := theCluster
 	ns := c.namespace(t, "restricted")
@@ -73,7 +74,11 @@ func TestHotplugFaults(t *testing.T) {
 		working.Wait()
 		c.waitComponents(t, ns, killed)
 	}
-	for range 2 {
+	rounds := 1
+	if *long {
+		rounds = 2
+	}
+	for range rounds {
 		all("addvolume")
 		eventually(t, 2*time.Minute, "all volumes are ready", func() string {
 			ready := 0

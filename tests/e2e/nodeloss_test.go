@@ -18,7 +18,6 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 
 	"github.com/virtkit/virtkit/pkg/names"
-	"github.com/virtkit/virtkit/tests/instance"
 )
 
 // nodeGrace is how long a silent node stays Ready in the cluster of these tests.
@@ -30,20 +29,8 @@ const lost = 60 * time.Second
 // A guest writes numbers to a shared disk while its node is cut off and comes back, its pod is deleted with force, its
 // node is cut off and given up, and loses its power. At no time does a second guest write, and what was written is
 // there.
-func TestNodeLoss(t *testing.T) { // not parallel: a cluster of its own, which must not be starved
-	i, err := instance.Start(t.Context(), "e2e-loss", "--node-monitor-grace-period", nodeGrace.String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := i.Down(); err != nil {
-			t.Error(err)
-		}
-	})
-	if err := i.Install(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	c := &cluster{i}
+func TestNodeLoss(t *testing.T) { // not parallel: its cluster must not be starved
+	c := ownCluster(t, "e2e-loss", "--node-monitor-grace-period", nodeGrace.String())
 	ns := c.namespace(t, "restricted")
 	c.claim(t, ns, "data", corev1.PersistentVolumeFilesystem)
 	g := &lossy{guest: c.create(t, newVM(ns, "keeper", v1.RunStrategyAlways, withClaim("data")))}

@@ -38,6 +38,8 @@ func TestProbes(t *testing.T) {
 	c := theCluster
 	ns := c.namespace(t, "restricted")
 	config := withNetworkData(c.eth0(t))
+	// The agent and the web server have to be there before they are asked. After the migration it passes once more.
+	const delay = int32(60)
 	g := c.create(t, newVM(ns, "probed", v1.RunStrategyRerunOnFailure, config, func(vm *v1.VirtualMachine) {
 		spec := &vm.Spec.Template.Spec
 		spec.TerminationGracePeriodSeconds = ptr(int64(5))
@@ -48,8 +50,7 @@ func TestProbes(t *testing.T) {
 		}
 		spec.LivenessProbe = &v1.Probe{
 			Handler:       v1.Handler{Exec: &corev1.ExecAction{Command: []string{"sh", "-c", "! cat /tmp/dead >&2"}}},
-			PeriodSeconds: 1, TimeoutSeconds: 10,
-			InitialDelaySeconds: int32(bootTime.Seconds()), // the agent has to be there
+			PeriodSeconds: 1, TimeoutSeconds: 10, InitialDelaySeconds: delay,
 		}
 	}))
 	pinged := c.create(t, newVM(ns, "pinged", v1.RunStrategyAlways, config, func(vm *v1.VirtualMachine) {
@@ -59,8 +60,7 @@ func TestProbes(t *testing.T) {
 		}
 		spec.LivenessProbe = &v1.Probe{
 			Handler:       v1.Handler{TCPSocket: &corev1.TCPSocketAction{Port: intstr.FromInt32(80)}},
-			PeriodSeconds: 1, TimeoutSeconds: 10,
-			InitialDelaySeconds: int32(bootTime.Seconds()),
+			PeriodSeconds: 1, TimeoutSeconds: 10, InitialDelaySeconds: delay,
 		}
 	}))
 

@@ -17,26 +17,12 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 
 	"github.com/virtkit/virtkit/pkg/names"
-	"github.com/virtkit/virtkit/tests/instance"
 )
 
 // The API server is away for longer than guests live without it, and none ends. Then a node is cut off, and nobody
 // fences it: its launcher ends the guest, and only then the VM starts on another node.
-func TestFenceAfter(t *testing.T) { // not parallel: a cluster of its own, which must not be starved
-	i, err := instance.Start(t.Context(), "e2e-fence", "--nodes", "3",
-		"--node-monitor-grace-period", nodeGrace.String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := i.Down(); err != nil {
-			t.Error(err)
-		}
-	})
-	if err := i.Install(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	c := &cluster{i}
+func TestFenceAfter(t *testing.T) { // not parallel: its cluster must not be starved
+	c := ownCluster(t, "e2e-fence", "--nodes", "3", "--node-monitor-grace-period", nodeGrace.String())
 	const after = 40 * time.Second
 	c.fenceAfter(t, after)
 	ns := c.namespace(t, "restricted")

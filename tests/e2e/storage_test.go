@@ -28,55 +28,83 @@ func (c *cluster) claim(t *testing.T, ns, name string, mode corev1.PersistentVol
 // What a guest writes to a claim is there after a restart, on filesystem and block volumes alike.
 func TestPersistentVolumeClaim(t *testing.T) {
 	t.Parallel()
-	for _, mode := range []corev1.PersistentVolumeMode{
-		corev1.PersistentVolumeFilesystem, corev1.PersistentVolumeBlock,
-	} {
-		t.Run(string(mode), func(t *testing.T) {
-			c := theCluster
-			ns := c.namespace(t, "restricted")
-			c.claim(t, ns, "data", mode)
-			g := c.create(t, newVM(ns, "keeper", v1.RunStrategyManual, withClaim("data")))
-			g.waitStatus(t, 10*time.Second, v1.VirtualMachineStatusStopped)
-			const device = "$(for d in /sys/block/vd*; do [ \"$(cat $d/serial)\" = DATA ] && echo /dev/${d##*/}; done)"
-			for round := range 2 {
-				g.virtctl(t, nil, "-n", ns, "start", g.name)
-				g.waitLogin(t)
-				con := g.openConsole(t, "")
-				con.login(t, "root", "tiny")
-				if round == 0 {
-					con.run(t, "echo kept-data | dd of="+device+" bs=512 count=1 conv=sync 2>/dev/null; sync")
-					if size := con.run(t, "cat /sys/block/$(basename "+device+")/size"); size == "0" || size == "" {
-						t.Fatalf("the disk has no size: %q", size)
-					}
-				} else if got := con.run(t, "dd if="+device+" bs=9 count=1 2>/dev/null"); got != "kept-data" {
-					t.Fatalf("after a restart the disk holds %q", got)
-				}
-				g.virtctl(t, nil, "-n", ns, "stop", g.name)
-				g.waitGone(t, 60*time.Second)
-			}
-		})
-	}
-}
-
-// Two VMs with one claim: the second is kept from starting and says why; it starts when the first is gone.
-func TestTwoVMsOneClaim(t *testing.T) {
-	t.Parallel()
-	for _, mode := range []corev1.PersistentVolumeMode{
-		corev1.PersistentVolumeFilesystem, corev1.PersistentVolumeBlock,
-	} {
-		t.Run(string(mode), func(t *testing.T) { testTwoVMsOneClaim(t, mode) })
-	}
-}
-
-func testTwoVMsOneClaim(t *testing.T, mode corev1.PersistentVolumeMode) {
 	c := theCluster
 	ns := c.namespace(t, "restricted")
-	c.claim(t, ns, "data", mode)
-	first := c.create(t, newVM(ns, "first", v1.RunStrategyAlways, withClaim("data")))
-	first.waitPhase(t, bootTime, v1.Running)
-	second := c.create(t, newVM(ns, "second", v1.RunStrategyAlways, withClaim("data")))
-	eventually(t, bootTime, "the second VM says that the disk is in use", func() string {
-		events, err := c.Kube.CoreV1().Events(ns).List(t.Context(), metav1.ListOptions{})
+	modes := map[string]corev1.PersistentVolumeMode{
+		"files": corev1.PersistentVolumeFilesystem, "device": corev1.PersistentVolumeBlock,
+	}
+	for name, mode := range modes {
+		c.claim(t, ns, name, mode)
+	}
+	g := c.create(t, newVM(ns, "keeper", v1.RunStrategyManual, withDisks("files", "device")))
+	g.waitStatus(t, 10*time.Second, v1.VirtualMachineStatusStopped)
+	for round := range 2 {
+		g.virtctl(t, nil, "-n", ns, "start", g.name)
+		g.waitLogin(t)
+		con := g.openConsole(t, "")
+		con.login(t, "root", "tiny")
+		for name := range modes {
+			device := "$(for d in /sys/block/vd*; do [ \"$(cat $d/serial)\" = " + name +
+				" ] && echo /dev/${d##*/}; done)"
+			want := "kept-on-" + name
+			if round == 0 {
+				con.run(t, "echo "+want+" | dd of="+device+" bs=512 count=1 conv=sync 2>/dev/null; sync")
+				if size := con.run(t, "cat /sys/block/$(basename "+device+")/size"); size == "0" || size == "" {
+					t.Fatalf("%s has no size: %q", name, size)
+				}
+				continue
+			}
+			if got := con.run(t, fmt.Sprintf("dd if=%s bs=%d count=1 2>/dev/null", device, len(want))); got != want {
+				t.Errorf("after a restart %s holds %q", name, got)
+			}
+		}
+		g.virtctl(t, nil, "-n", ns, "stop", g.name)
+		g.waitGone(t, 60*time.Second)
+	}
+}
+
+// Two VMs with one claim: the second is kept from starting and says why; it starts when the first is gone. So it is
+// with a claim of each volume mode; those of both wait side by side.
+func TestTwoVMsOneClaim(t *testing.T) {
+	t.Parallel()
+	c := theCluster
+	var pairs []*pair
+	for _, mode := range []corev1.PersistentVolumeMode{
+		corev1.PersistentVolumeFilesystem, corev1.PersistentVolumeBlock,
+	} {
+		ns := c.namespace(t, "restricted")
+		c.claim(t, ns, "data", mode)
+		pairs = append(pairs, &pair{
+			mode: mode, first: c.create(t, newVM(ns, "first", v1.RunStrategyAlways, withClaim("data"))),
+		})
+	}
+	for _, p := range pairs {
+		p.first.waitPhase(t, bootTime, v1.Running)
+		p.second = c.create(t, newVM(p.first.ns, "second", v1.RunStrategyAlways, withClaim("data")))
+	}
+	for _, p := range pairs {
+		p.waitRefused(t)
+	}
+	for _, p := range pairs {
+		c.virtctl(t, nil, "-n", p.first.ns, "stop", "first")
+	}
+	for _, p := range pairs {
+		p.first.waitGone(t, 60*time.Second)
+		p.second.waitPhase(t, 2*time.Minute, v1.Running)
+	}
+}
+
+// pair are two VMs with one claim.
+type pair struct {
+	mode          corev1.PersistentVolumeMode
+	first, second *guest
+}
+
+// waitRefused waits until the second VM says that the disk is in use, and checks that the first runs alone.
+func (p *pair) waitRefused(t *testing.T) {
+	t.Helper()
+	eventually(t, bootTime, "the second VM says that the disk is in use, "+string(p.mode), func() string {
+		events, err := p.second.Kube.CoreV1().Events(p.second.ns).List(t.Context(), metav1.ListOptions{})
 		if err != nil {
 			return err.Error()
 		}
@@ -92,15 +120,12 @@ func testTwoVMsOneClaim(t *testing.T, mode corev1.PersistentVolumeMode) {
 		}
 		return fmt.Sprintf("events: %v", seen)
 	})
-	if vmi := second.vmi(t); vmi != nil && vmi.Status.Phase == v1.Running {
-		t.Fatal("both VMs run on one disk")
+	if vmi := p.second.vmi(t); vmi != nil && vmi.Status.Phase == v1.Running {
+		t.Fatalf("both VMs run on one disk, %s", p.mode)
 	}
-	if vmi := first.vmi(t); vmi == nil || vmi.Status.Phase != v1.Running {
-		t.Fatal("the first VM was disturbed")
+	if vmi := p.first.vmi(t); vmi == nil || vmi.Status.Phase != v1.Running {
+		t.Fatalf("the first VM was disturbed, %s", p.mode)
 	}
-	c.virtctl(t, nil, "-n", ns, "stop", "first")
-	first.waitGone(t, 60*time.Second)
-	second.waitPhase(t, 2*time.Minute, v1.Running)
 }
 
 // An empty disk has the size asked for; and what the firmware hands over is there: Ignition's configuration where

@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -32,88 +33,52 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/exports"
 )
 
-// A download of a snapshot's export goes on when the export's pod is evicted, when virt-api is killed, and when virtctl
-// is killed and the command is repeated. One of a stopped VM's export goes on after an eviction where the disk is a
-// file, whose times say that it is the same; a device may have been written to by then, which is said. An upload
-// goes on, too, when virt-api is killed. No other test runs beside that.
+// Downloads of a snapshot's export go on when the export's pod is evicted, and when virtctl is killed and the command
+// is repeated. One of a stopped VM's export goes on after an eviction where the disk is a file, whose times say that it
+// is the same; a device may have been written to by then, which is said. An OVA is measured anew, so that the second
+// pod knows whether it is the same, of the device, too. One eviction cuts all downloads of an export.
 func TestVMExportDisturbed(t *testing.T) {
 	needSnapshots(t)
+	t.Parallel()
 	c := theCluster
 	ns := c.namespace(t, "restricted")
-	const size = 96 << 20 // more than the connections' buffers take
-	data := make([]byte, size)
-	_, _ = rand.Read(data) // never fails
-	image := filepath.Join(t.TempDir(), "disk.img")
-	if err := os.WriteFile(image, data, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	for name, mode := range map[string]string{"disk": "filesystem", "block": "block"} {
-		c.virtctl(t, nil, "-n", ns, "image-upload", "pvc", name, "--size=160Mi", "--image-path="+image,
-			"--volume-mode="+mode, "--wait-secs=120")
-	}
-	vm := newVM(ns, "vm", v1.RunStrategyHalted, withDisks("disk", "block"))
-	if err := c.Client.Create(t.Context(), vm); err != nil {
-		t.Fatal(err)
-	}
-	c.virtctl(t, nil, "-n", ns, "snapshot", "create", "vm", "taken", "--wait")
-	c.virtctl(t, nil, "-n", ns, "vmexport", "create", "snap", "--snapshot=taken")
+	data := c.exported(t, ns, map[string]string{"disk": "filesystem", "block": "block"})
 	c.virtctl(t, nil, "-n", ns, "vmexport", "create", "stopped", "--vm=vm")
 
-	whole := map[string][]byte{}
+	ova := c.beginDownload(t, ns, "stopped", "--format=ova") // its server reads the disks first
+	taken, stopped := map[string]*download{}, map[string]*download{}
 	for _, volume := range []string{"disk", "block"} {
-		got, stderr, err := c.downloadAmid(t, ns, "snap", volume, func() { c.evictExport(t, ns, "snap") })
-		if err != nil || !bytes.HasPrefix(got, data) || len(bytes.Trim(got[size:], "\x00")) > 0 {
-			t.Errorf("%s of a snapshot, its pod evicted: %d bytes: %v\n%s", volume, len(got), err, stderr)
-		}
-		c.waitServed(t, ns, "snap", volume)
+		taken[volume] = c.beginDownload(t, ns, "snap", "--volume="+volume)
+		stopped[volume] = c.beginDownload(t, ns, "stopped", "--volume="+volume)
+	}
+	for _, export := range []string{"snap", "stopped"} {
+		c.evictPod(t, ns, exports.Name(export))
+	}
+	for _, d := range []*download{ova, taken["disk"], taken["block"], stopped["disk"], stopped["block"]} {
+		go d.goOn()
+	}
 
-		whole[volume] = got
+	for volume, d := range taken {
+		d.hasImage(t, volume+" of a snapshot, its pod evicted", data)
+		c.waitServed(t, ns, "snap", volume)
 	}
-	got, stderr, err := c.downloadAmid(t, ns, "stopped", "disk", func() { c.evictExport(t, ns, "stopped") })
-	if err != nil || !bytes.Equal(got, whole["disk"]) {
-		t.Errorf("the file of a stopped VM, its pod evicted: %d bytes: %v\n%s", len(got), err, stderr)
+	whole := taken["disk"].disk(t)
+	if got := stopped["disk"].disk(t); !bytes.Equal(got, whole) {
+		t.Errorf("the file of a stopped VM, its pod evicted: %d bytes: %v", len(got), stopped["disk"])
 	}
-	_, stderr, err = c.downloadAmid(t, ns, "stopped", "block", func() { c.evictExport(t, ns, "stopped") })
 	var exit *exec.ExitError
-	if !errors.As(err, &exit) ||
-		!strings.Contains(stderr, "the disk has changed since the download began; repeat the command") {
-		t.Errorf("the device of a stopped VM, its pod evicted: %v\n%s", err, stderr)
+	if d := stopped["block"].ended(); !errors.As(d.err, &exit) ||
+		!strings.Contains(d.said.String(), "the disk has changed since the download began; repeat the command") {
+		t.Errorf("the device of a stopped VM, its pod evicted: %v", d)
 	}
-	// An OVA is measured anew, so that the second pod knows whether it is the same, of the device, too.
-	ova, stderr, err := c.streamAmid(t, ns, "stopped", func() { c.evictExport(t, ns, "stopped") }, "--format=ova")
-	if err != nil {
-		t.Errorf("an OVA, its pod evicted: %v\n%s", err, stderr)
-	} else if members := verifyOVA(t, ova); members != 4 {
+	if d := ova.ended(); d.err != nil {
+		t.Errorf("an OVA, its pod evicted: %v", d)
+	} else if members := verifyOVA(t, d.stream); members != 4 {
 		t.Errorf("an OVA, its pod evicted, has %d members", members)
 	}
 
-	killed, held := map[types.UID]bool{}, c.holdUpload(t, ns, "uploaded", data[:8<<20])
-	got, stderr, err = c.downloadAmid(t, ns, "snap", "disk", func() {
-		pods, err := c.Kube.CoreV1().Pods(names.Namespace).List(t.Context(),
-			metav1.ListOptions{LabelSelector: names.LabelComponent + "=" + names.VirtAPI})
-		if err != nil || len(pods.Items) == 0 {
-			t.Fatalf("virt-api's pods: %d, %v", len(pods.Items), err)
-		}
-		now := int64(0)
-		for _, pod := range pods.Items {
-			killed[pod.UID] = true
-			if err := c.Kube.CoreV1().Pods(names.Namespace).Delete(t.Context(), pod.Name,
-				metav1.DeleteOptions{GracePeriodSeconds: &now}); err != nil {
-				t.Fatal(err)
-			}
-		}
-		held.resume()
-	})
-	if err != nil || !bytes.Equal(got, whole["disk"]) {
-		t.Errorf("virt-api killed: %d bytes: %v\n%s", len(got), err, stderr)
-	}
-	c.waitComponents(t, ns, killed)
-	if state, err := held.ends(); err != nil || !has(&state, data[:8<<20]) || held.api.opened < 2 {
-		t.Errorf("virt-api killed amid an upload: %+v, %d streams: %v", state, held.api.opened, err)
-	}
-
 	for _, early := range []bool{false, true} {
-		c.downloadKilled(t, ns, "disk", whole["disk"], early, "own", "--snapshot=taken", "--readiness-timeout=5m")
+		c.downloadKilled(t, ns, "disk", whole, early, "own", "--snapshot=taken", "--readiness-timeout=5m")
 		left := &metav1.PartialObjectMetadata{}
 		left.SetGroupVersionKind(v1beta1.SchemeGroupVersion.WithKind(exports.Kind))
 		key := client.ObjectKey{Namespace: ns, Name: "own"}
@@ -123,50 +88,145 @@ func TestVMExportDisturbed(t *testing.T) {
 	}
 }
 
-// downloadAmid downloads a volume to a pipe, and does something when a part of it has come: the rest does not come
-// before, for nobody reads it.
-func (c *cluster) downloadAmid(
-	t *testing.T, ns, export, volume string, disturb func(),
-) (disk []byte, stderr string, err error) {
-	t.Helper()
-	packed, stderr, err := c.streamAmid(t, ns, export, disturb, "--volume="+volume)
-	if err != nil {
-		return nil, stderr, err
+// A download of a snapshot's export goes on when virt-api is killed, and so does an upload. No other test runs beside
+// that.
+func TestVMExportWithoutAPI(t *testing.T) {
+	needSnapshots(t)
+	c := theCluster
+	ns := c.namespace(t, "restricted")
+	data := c.exported(t, ns, map[string]string{"disk": "filesystem"})
+	held := c.holdUpload(t, ns, "uploaded", data[:8<<20])
+	d := c.beginDownload(t, ns, "snap", "--volume=disk")
+	killed, now := map[types.UID]bool{}, int64(0)
+	for _, pod := range c.componentPods(t, names.VirtAPI) {
+		killed[pod.UID] = true
+		if err := c.Kube.CoreV1().Pods(names.Namespace).Delete(t.Context(), pod.Name,
+			metav1.DeleteOptions{GracePeriodSeconds: &now}); err != nil {
+			t.Fatal(err)
+		}
 	}
-	unpacked, err := gzip.NewReader(bytes.NewReader(packed))
-	if err != nil {
-		t.Fatal(err)
+	eventually(t, 30*time.Second, "virt-api has ended", func() string { // else the rest of the upload may pass before
+		left := 0
+		for uid := range killed {
+			left += len(named(processes(t, string(uid)), processServer))
+		}
+		if left > 0 {
+			return fmt.Sprintf("%d processes run", left)
+		}
+		return ""
+	})
+	held.resume()
+	go d.goOn()
+	d.hasImage(t, "virt-api killed", data)
+	c.waitComponents(t, ns, killed)
+	if state, err := held.ends(); err != nil || !has(&state, data[:8<<20]) || held.api.opened < 2 {
+		t.Errorf("virt-api killed amid an upload: %+v, %d streams: %v", state, held.api.opened, err)
 	}
-	disk, err = io.ReadAll(unpacked)
-	return disk, stderr, err
 }
 
-// streamAmid is downloadAmid of whatever the arguments say, as it comes.
-func (c *cluster) streamAmid(
-	t *testing.T, ns, export string, disturb func(), args ...string,
-) (stream []byte, stderr string, err error) {
+// exported makes claims of volume modes with the same image, a stopped VM "vm" that has them, and export "snap" of a
+// snapshot of it, "taken". It returns the image.
+func (c *cluster) exported(t *testing.T, ns string, modes map[string]string) []byte {
 	t.Helper()
-	cmd := exec.Command(c.Bin("virtctl"), append([]string{
+	data := make([]byte, 96<<20) // more than the connections' buffers take
+	_, _ = rand.Read(data)       // never fails
+	image := filepath.Join(t.TempDir(), "disk.img")
+	if err := os.WriteFile(image, data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	uploads := map[string]<-chan exited{}
+	for name, mode := range modes {
+		uploads[name] = c.beginVirtctl(t, "-n", ns, "image-upload", "pvc", name, "--size=160Mi", "--image-path="+image,
+			"--volume-mode="+mode, "--wait-secs=120")
+	}
+	for name, upload := range uploads {
+		if got := <-upload; got.code != 0 {
+			t.Fatalf("the upload to %s: %s", name, got)
+		}
+	}
+	disks := slices.Sorted(maps.Keys(modes))
+	if err := c.Client.Create(t.Context(), newVM(ns, "vm", v1.RunStrategyHalted, withDisks(disks...))); err != nil {
+		t.Fatal(err)
+	}
+	c.virtctl(t, nil, "-n", ns, "snapshot", "create", "vm", "taken", "--wait")
+	c.virtctl(t, nil, "-n", ns, "vmexport", "create", "snap", "--snapshot=taken")
+	return data
+}
+
+// download is a virtctl that downloads to a pipe. Nobody reads more of it than the beginning before goOn: the rest does
+// not come before.
+type download struct {
+	cmd  *exec.Cmd
+	out  io.Reader
+	said bytes.Buffer
+	done chan struct{} // closed when stream and err are there
+
+	stream []byte
+	err    error
+}
+
+func (d *download) String() string { return fmt.Sprintf("%v\n%s", d.err, &d.said) }
+
+// beginDownload returns when the beginning has come.
+func (c *cluster) beginDownload(t *testing.T, ns, export string, args ...string) *download {
+	t.Helper()
+	d := &download{done: make(chan struct{}), stream: make([]byte, 1<<20)}
+	d.cmd = exec.CommandContext(t.Context(), c.Bin("virtctl"), append([]string{
 		"--kubeconfig", c.Kubeconfig, "--context", c.Name, "-n", ns, "vmexport", "download", export, "--output=-",
 		"--readiness-timeout=5m",
 	}, args...)...)
-	var said bytes.Buffer
-	cmd.Stderr = &said
-	out, err := cmd.StdoutPipe()
+	d.cmd.Stderr = &d.said
+	out, err := d.cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := cmd.Start(); err != nil {
+	d.out = out
+	if err := d.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	begin := make([]byte, 1<<20)
-	_, err = io.ReadFull(out, begin)
-	if err == nil {
-		disturb()
+	if _, err := io.ReadFull(out, d.stream); err != nil {
+		err = errors.Join(err, d.cmd.Wait())
+		t.Fatalf("vmexport download %s %v: %v\n%s", export, args, err, &d.said)
 	}
-	rest, more := io.ReadAll(out)
-	err = errors.Join(err, more, cmd.Wait())
-	return slices.Concat(begin, rest), said.String(), err
+	return d
+}
+
+// goOn reads the rest.
+func (d *download) goOn() {
+	defer close(d.done)
+	rest, err := io.ReadAll(d.out)
+	d.stream, d.err = append(d.stream, rest...), errors.Join(err, d.cmd.Wait())
+}
+
+// ended waits for the end.
+func (d *download) ended() *download {
+	<-d.done
+	return d
+}
+
+// disk waits for the end, and unpacks the disk; nil if the download failed.
+func (d *download) disk(t *testing.T) []byte {
+	t.Helper()
+	if d.ended(); d.err != nil {
+		return nil
+	}
+	unpacked, err := gzip.NewReader(bytes.NewReader(d.stream))
+	if err != nil {
+		t.Fatal(err)
+	}
+	disk, err := io.ReadAll(unpacked)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return disk
+}
+
+// hasImage fails unless the disk is an image, and zeros after it.
+func (d *download) hasImage(t *testing.T, what string, image []byte) {
+	t.Helper()
+	if got := d.disk(t); !bytes.HasPrefix(got, image) || len(bytes.Trim(got[len(image):], "\x00")) > 0 {
+		t.Errorf("%s: %d bytes: %v", what, len(got), d)
+	}
 }
 
 // verifyOVA compares an OVA with its manifest, and returns how many members it has.
@@ -195,12 +255,6 @@ func verifyOVA(t *testing.T, ova []byte) (members int) {
 		t.Errorf("the OVA has\n%s, its manifest says\n%s", sums, manifest)
 	}
 	return members
-}
-
-// evictExport evicts the pod of an export.
-func (c *cluster) evictExport(t *testing.T, ns, export string) {
-	t.Helper()
-	c.evictPod(t, ns, exports.Name(export))
 }
 
 // evictPod evicts a pod by the API, and waits until it is gone.
