@@ -73,7 +73,7 @@ var broughtFaults = map[string]map[string]outcome{
 var exchangedFaults = map[string]map[string]outcome{
 	"named": {
 		"source handler": moves, "target handler": moves, "controller": moves, "api": moves, "control plane": moves,
-		"csi controller": moves, "csi node": moves, "cancel": stays,
+		"csi controller": moves, "csi node": moves, "cancel": stays, "source QEMU": ends, "source launcher": ends,
 	},
 	"scheduling": {
 		"source handler": moves, "target handler": moves, "controller": moves, "api": moves, "control plane": moves,

@@ -36,7 +36,7 @@ func restartMessage(view View) string {
 	maps.Copy(refused, view.placing().Refused)
 	maps.Copy(refused, view.limiting().Refused)
 	maps.Copy(refused, view.Change.Refused)
-	maps.Copy(refused, view.claims().Refused)
+	maps.Copy(refused, view.claims().AtStart(view.VMI))
 	for _, path := range slices.Sorted(maps.Keys(refused)) {
 		if !slices.ContainsFunc(paths, func(p string) bool { return rollout.Within(p, path) }) {
 			paths = append(paths, path) // what was taken out of the template

@@ -21,7 +21,7 @@ func (view View) claims() volumemigration.Decision {
 		return volumemigration.Decision{}
 	}
 	if view.Staged && !volumemigration.Pending(view.VMI) {
-		return volumemigration.Decision{} // at the next start, as all changes
+		return volumemigration.Stay(view.VM.Spec.UpdateVolumesStrategy, template, view.VMI)
 	}
 	return volumemigration.Follow(view.VM.Spec.UpdateVolumesStrategy, template, view.VMI)
 }

@@ -79,7 +79,8 @@ func TestClaimsStay(t *testing.T) {
 		says     string
 	}{
 		"replacement": {v1.UpdateVolumesStrategyReplacement, nil, "volumes[a].persistentVolumeClaim.claimName"},
-		"staged":      {v1.UpdateVolumesStrategyMigration, func(view *View) { view.Staged = true }, "volumes[a]"},
+		"staged": {v1.UpdateVolumesStrategyMigration, func(view *View) { view.Staged = true },
+			"volumes[a] (vmRolloutStrategy is Stage, by which no guest that runs changes; nothing is copied, and"},
 		"shareable": {v1.UpdateVolumesStrategyMigration, func(view *View) {
 			yes := true
 			view.VMI.Spec.Domain.Devices.Disks[0].Shareable = &yes
@@ -210,7 +211,8 @@ func TestVerdictOfOtherClaims(t *testing.T) {
 	view := exchanging(t, v1.UpdateVolumesStrategyMigration, "d")
 	was := edited(t, 1, onClaim("c"))
 	was.Spec.UpdateVolumesStrategy = view.VM.Spec.UpdateVolumesStrategy
-	if got := verdict(rollout.Guest{Instance: view.VMI, Staged: true}, was, view.VM); got.Effect != rollout.Restart {
+	if got := verdict(rollout.Guest{Instance: view.VMI, Staged: true}, was, view.VM); got.Effect != rollout.Restart ||
+		!strings.Contains(got.Note, "the VM does not start with the new claim") {
 		t.Errorf("staged: %s %q", got.Effect, got.Note)
 	}
 	vmi := Next(view).After.VMI

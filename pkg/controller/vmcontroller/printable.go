@@ -13,6 +13,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/conditions"
 	"github.com/virtkit/virtkit/pkg/vm/life"
 	"github.com/virtkit/virtkit/pkg/vm/migrations"
+	"github.com/virtkit/virtkit/pkg/vm/volumemigration"
 )
 
 // printables is every printable status with what makes it hold, in the order in which they are tried.
@@ -65,10 +66,12 @@ var printables = []struct {
 		if life.Alive(view.VMI) {
 			return starting(view.VMI.Status.Phase)
 		}
-		return decision.Wanted && !view.awaits() && retryIn(decision.StartFailure, view.Now) == 0
+		return decision.Wanted && !view.awaits() && !volumemigration.Unfinished(view.VM, view.VMI) &&
+			retryIn(decision.StartFailure, view.Now) == 0
 	}},
 	{v1.VirtualMachineStatusCrashLoopBackOff, func(view View, decision Decision) bool {
-		return !life.Alive(view.VMI) && decision.Wanted && !view.awaits()
+		return !life.Alive(view.VMI) && decision.Wanted && !view.awaits() &&
+			!volumemigration.Unfinished(view.VM, view.VMI)
 	}},
 	{v1.VirtualMachineStatusStopped, func(view View, _ Decision) bool { return !life.Alive(view.VMI) }},
 	{v1.VirtualMachineStatusWaitingForReceiver, func(view View, _ Decision) bool {

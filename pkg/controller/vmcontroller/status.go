@@ -42,7 +42,7 @@ func Status(view View, decision Decision) v1.VirtualMachineStatus {
 	if vm.DeletionTimestamp == nil && !view.Unsettled {
 		status.VolumeSnapshotStatuses = view.Snapshotted
 	}
-	status.VolumeUpdateState = volumemigration.UpdateState(vm, view.VMI)
+	status.VolumeUpdateState = volumemigration.Noted(vm, view.VMI)
 	setConditions(&status, view)
 	status.PrintableStatus = Printable(view, decision)
 	return status

@@ -75,6 +75,9 @@ type View struct {
 	Holders map[types.UID]string
 	// Leased is the reason why a claim of a VMI that has no pod yet must not be used yet, or "" when all may be.
 	Leased string
+	// Unnoted says that the VMI's guest leaves disks uncopied to the claims that its VM names, and that the VM's status
+	// does not say so yet (volumemigration.Unnoted); known of a VMI that may go.
+	Unnoted bool
 	// DeadSince is when the VMI, scheduled before, was first seen without a pod that is alive; zero means now or
 	// never.
 	DeadSince time.Time
@@ -175,6 +178,10 @@ func (s *Step) end(view View) {
 		}
 		if s.settleState(view) {
 			s.RequeueAfter = frame.CatchUp // the next instance must find the right claim
+			return
+		}
+		if view.Unnoted {
+			s.RequeueAfter = frame.CatchUp // the VM would start with the other claims
 			return
 		}
 		s.DeleteAttachments = notDeleted(view.Attachments)

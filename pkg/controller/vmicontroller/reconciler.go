@@ -178,6 +178,9 @@ func (r *Reconciler) lookAround(ctx context.Context, vmi *v1.VirtualMachineInsta
 			return View{}, err
 		}
 	}
+	if err := r.lookAtUncopied(ctx, &view); err != nil {
+		return View{}, err
+	}
 	if err := r.lookAtAttachments(ctx, &view); err != nil {
 		return View{}, err
 	}

@@ -76,10 +76,12 @@ func (g Guest) decide(
 	maps.Copy(d.refused, d.size.Refused)
 	maps.Copy(d.refused, d.volumes.Refused)
 	maps.Copy(d.refused, kept)
-	if !g.Staged || volumemigration.Pending(g.Instance) {
-		d.moves = volumemigration.Follow(&strategy, template, g.Instance)
-		maps.Copy(d.refused, d.moves.Refused)
+	follow := volumemigration.Follow
+	if g.Staged && !volumemigration.Pending(g.Instance) {
+		follow = volumemigration.Stay
 	}
+	d.moves = follow(&strategy, template, g.Instance)
+	maps.Copy(d.refused, d.moves.AtStart(g.Instance))
 	maps.Copy(d.refused, d.nics.Refused)
 	maps.Copy(d.refused, d.placement.Refused)
 	return d

@@ -1,9 +1,11 @@
 package volumemigration
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	v1 "kubevirt.io/api/core/v1"
@@ -29,8 +31,8 @@ type Decision struct {
 	Reverts bool
 	// Waiting says that a change is to be taken over later: the guest is just migrating.
 	Waiting bool
-	// Refused are the volumes that get their claim when the guest is started again, with the reason, by their path in
-	// the VMI's spec.
+	// Refused are the volumes whose disks are not copied, with the reason, by their path in the VMI's spec. What
+	// becomes of them at the next start is what AtStart says.
 	Refused map[string]string
 }
 
@@ -63,6 +65,18 @@ func Follow(
 	return Decision{Volumes: take(template, vmi, changed)}
 }
 
+// Stay decides as Follow does where no guest that runs follows its VM (vmRolloutStrategy Stage): nothing is copied.
+func Stay(
+	strategy *v1.UpdateVolumesStrategy, template *v1.VirtualMachineInstanceSpec, vmi *v1.VirtualMachineInstance,
+) Decision {
+	if strategy == nil || *strategy != v1.UpdateVolumesStrategyMigration {
+		return Decision{}
+	}
+	return refuse(changes(template, vmi), func(m Move) string {
+		return cmp.Or(exchanged(vmi, m.Volume), "vmRolloutStrategy is Stage, by which no guest that runs changes")
+	})
+}
+
 // WaitsFor returns what the copies of a Decision that is not taken over yet will wait for, in the words of Condition;
 // "" when nothing is known. found are the claims that exist, by name.
 func (d Decision) WaitsFor(vmi *v1.VirtualMachineInstance, found map[string]*corev1.PersistentVolumeClaim) string {
@@ -73,6 +87,24 @@ func (d Decision) WaitsFor(vmi *v1.VirtualMachineInstance, found map[string]*cor
 	then.Spec.Volumes = d.Volumes
 	_, why := Describe(&then, found)
 	return why
+}
+
+// unstarted is added to why a disk of the kind that is copied is not copied.
+const unstarted = "; nothing is copied, and the VM does not start with the new claim: revert the volume, or, if the " +
+	"claim is to be used as it is, set updateVolumesStrategy to Replacement"
+
+// AtStart returns Refused with what becomes of the volumes at the next start, where that is not that their claims are
+// exchanged: Uncopied.
+func (d Decision) AtStart(vmi *v1.VirtualMachineInstance) map[string]string {
+	out := map[string]string{}
+	for path, why := range d.Refused {
+		volume := strings.TrimSuffix(strings.TrimPrefix(path, "volumes["), "]")
+		if exchanged(vmi, volume) == "" {
+			why += unstarted
+		}
+		out[path] = why
+	}
+	return out
 }
 
 // whyPlugged is why a disk is not copied that was plugged in. KubeVirt copies such disks, too.
@@ -191,6 +223,18 @@ func unmovable(template *v1.VirtualMachineInstanceSpec, vmi *v1.VirtualMachineIn
 // Fixed returns why the disk of a volume on a claim cannot be copied to another while the guest runs, whatever the
 // other disks are; "" when it can be.
 func Fixed(vmi *v1.VirtualMachineInstance, volume string) string {
+	if why := exchanged(vmi, volume); why != "" {
+		return why
+	}
+	if InUse(&vmi.Status, volume) == "" {
+		return "it is not known which claim the guest has; it was started by an earlier version"
+	}
+	return ""
+}
+
+// exchanged returns why the disk of a volume on a claim is never copied, so that the next start exchanges its claim;
+// "" when it is of the kind that is copied. What is being copied is.
+func exchanged(vmi *v1.VirtualMachineInstance, volume string) string {
 	d, now := hotplug.Disk(&vmi.Spec, volume), hotplug.Volume(&vmi.Spec, volume)
 	switch {
 	case now == nil:
@@ -207,8 +251,6 @@ func Fixed(vmi *v1.VirtualMachineInstance, volume string) string {
 		return "its disk is shareable, and another guest may write while it is copied"
 	case d.CDRom != nil, d.Disk != nil && d.Disk.ReadOnly, claims.Of(now).ReadOnly:
 		return "its disk is read-only, and only disks that the guest may write are copied"
-	case InUse(&vmi.Status, volume) == "":
-		return "it is not known which claim the guest has; it was started by an earlier version"
 	}
 	return ""
 }

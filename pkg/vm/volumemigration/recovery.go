@@ -1,6 +1,7 @@
 package volumemigration
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -12,25 +13,83 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/life"
 )
 
-// UpdateState returns status.volumeUpdateState of a VM: the volumes that are being copied, and those whose copies were
-// not finished when the guest ended, as long as the VM names the unfinished ones. vmi is nil when there is none.
+// UpdateState returns status.volumeUpdateState of a VM: the volumes that are being copied, or, once its guest ends,
+// those for which the VM names claims to which nothing was copied, or a part. vmi is nil when there is none: then the
+// status itself says what was left uncopied, as long as the VM names one of these claims.
 func UpdateState(vm *v1.VirtualMachine, vmi *v1.VirtualMachineInstance) *v1.VolumeUpdateState {
-	if life.Alive(vmi) {
+	if life.Staying(vmi) {
 		return stateOf(underWay(vmi))
 	}
-	if vmi != nil {
-		if under := stateOf(underWay(vmi)); under != nil && named(vm, under) {
-			return under
+	if accepts(vm) {
+		return nil
+	}
+	if vmi != nil && !seen(vm, vmi) {
+		if state := stateOf(infosAt(vmi, Uncopied(vm, vmi))); state != nil {
+			return state
 		}
 	}
 	known := vm.Status.VolumeUpdateState
-	if known == nil || known.VolumeMigrationState == nil {
-		return nil
-	}
-	if landedOn(vmi, known) || !named(vm, known) {
+	if !Says(vm) || landedOn(vmi, known) || !named(vm, known) {
 		return nil
 	}
 	return known
+}
+
+// Uncopied returns the volumes for which a VM names other claims than its guest uses, or used when it ended, and which
+// are of the kind that is copied: those claims do not have the guest's data, whatever was begun. What is never copied,
+// such as a CD-ROM, is not among them.
+func Uncopied(vm *v1.VirtualMachine, vmi *v1.VirtualMachineInstance) []Move {
+	if vm.Spec.Template == nil {
+		return nil
+	}
+	var out []Move
+	for i := range vm.Spec.Template.Spec.Volumes {
+		wants := &vm.Spec.Template.Spec.Volumes[i]
+		has := hotplug.Volume(&vmi.Spec, wants.Name)
+		if has == nil || !claims.Storage(wants) || !claims.Storage(has) || hotplug.Is(wants) || hotplug.Is(has) ||
+			exchanged(vmi, wants.Name) != "" {
+			continue
+		}
+		from, to := cmp.Or(InUse(&vmi.Status, wants.Name), claims.Name(has)), claims.Name(wants)
+		if from != to {
+			out = append(out, Move{wants.Name, from, to})
+		}
+	}
+	return out
+}
+
+// Noted returns what the status of a VM is to say: UpdateState, or, where the guest has ended and left nothing
+// uncopied, a state that says nothing. Claims that the VM names after that are those of a VM without a guest, which
+// starts with them.
+func Noted(vm *v1.VirtualMachine, vmi *v1.VirtualMachineInstance) *v1.VolumeUpdateState {
+	state := UpdateState(vm, vmi)
+	if state == nil && vmi != nil && vmi.IsFinal() && !accepts(vm) {
+		return &v1.VolumeUpdateState{}
+	}
+	return state
+}
+
+// Unnoted reports whether a VMI must not vanish yet: its guest leaves disks uncopied, and the VM's status, which alone
+// says so afterwards, does not.
+func Unnoted(vm *v1.VirtualMachine, vmi *v1.VirtualMachineInstance) bool {
+	return UpdateState(vm, vmi) != nil && UpdateState(vm, nil) == nil
+}
+
+// Says reports whether the status of a VM has disks that are being copied, or were not when its guest ended.
+func Says(vm *v1.VirtualMachine) bool {
+	return vm.Status.VolumeUpdateState != nil && vm.Status.VolumeUpdateState.VolumeMigrationState != nil
+}
+
+// seen reports whether a guest that has ended is known to have left nothing uncopied: Noted.
+func seen(vm *v1.VirtualMachine, vmi *v1.VirtualMachineInstance) bool {
+	return vmi.IsFinal() && vm.Status.VolumeUpdateState != nil && !Says(vm)
+}
+
+// accepts reports whether a VM starts with what its claims have: its spec.updateVolumesStrategy is not Migration. One
+// that names claims because of a migration with disks does not accept them before that migration has said so.
+func accepts(vm *v1.VirtualMachine) bool {
+	strategy := vm.Spec.UpdateVolumesStrategy
+	return (strategy == nil || *strategy != v1.UpdateVolumesStrategyMigration) && RecordOf(vm) == nil
 }
 
 // named reports whether a VM names a claim to which a disk was to be copied.
@@ -72,6 +131,20 @@ func infos(moves []Move) []v1.StorageMigratedVolumeInfo {
 	return out
 }
 
+// infosAt returns infos with what the status of a VMI says of the claims.
+func infosAt(vmi *v1.VirtualMachineInstance, moves []Move) []v1.StorageMigratedVolumeInfo {
+	out := infos(moves)
+	for i := range out {
+		for _, m := range vmi.Status.MigratedVolumes {
+			if m.VolumeName == out[i].VolumeName && m.SourcePVCInfo != nil && m.DestinationPVCInfo != nil &&
+				m.SourcePVCInfo.ClaimName == moves[i].From && m.DestinationPVCInfo.ClaimName == moves[i].To {
+				out[i] = *m.DeepCopy()
+			}
+		}
+	}
+	return out
+}
+
 func stateOf(moved []v1.StorageMigratedVolumeInfo) *v1.VolumeUpdateState {
 	if len(moved) == 0 {
 		return nil
@@ -79,25 +152,25 @@ func stateOf(moved []v1.StorageMigratedVolumeInfo) *v1.VolumeUpdateState {
 	return &v1.VolumeUpdateState{VolumeMigrationState: &v1.VolumeMigrationState{MigratedVolumes: moved}}
 }
 
-// Unfinished reports whether a VM must not be started: its guest ended while its disks were being copied, and it still
-// names the claims with the unfinished copies.
+// Unfinished reports whether a VM must not be started: its guest ended before its disks were copied, and it still names
+// the claims that do not have them.
 func Unfinished(vm *v1.VirtualMachine, vmi *v1.VirtualMachineInstance) bool {
 	return !life.Alive(vmi) && UpdateState(vm, vmi) != nil
 }
 
 // RecoveryMessage says what is to be done about a VM that is Unfinished, by its UpdateState.
 func RecoveryMessage(state *v1.VolumeUpdateState) string {
-	text := "the guest ended before its disks were copied, and the copies are not whole; revert the volumes to the " +
-		"claims that they had:"
-	for i, m := range state.VolumeMigrationState.MigratedVolumes {
-		if i > 0 {
-			text += ","
-		}
-		if m.SourcePVCInfo != nil {
-			text += " " + m.VolumeName + " to " + m.SourcePVCInfo.ClaimName
+	var uncopied, had []string
+	for _, m := range state.VolumeMigrationState.MigratedVolumes {
+		if m.SourcePVCInfo != nil && m.DestinationPVCInfo != nil {
+			uncopied = append(uncopied, m.DestinationPVCInfo.ClaimName)
+			had = append(had, m.VolumeName+" to "+m.SourcePVCInfo.ClaimName)
 		}
 	}
-	return text
+	return "the guest ended before its disks were copied, and the new claims do not have their data, or a part only (" +
+		strings.Join(uncopied, ", ") + "); to start the VM with what these claims have, set " +
+		"spec.updateVolumesStrategy to Replacement; to start it with its data, revert the volumes to the claims that " +
+		"they had: " + strings.Join(had, ", ")
 }
 
 // Between reports whether a VM names other claims than those with its data, which only the end of a copy changes: its

@@ -28,7 +28,7 @@ func AwaitMoved(ctx context.Context, api wait.API, m *Moving, stage func(string)
 		case !m.named(s.VM):
 			return false, fmt.Errorf("the copy was cancelled: VM %s names other claims", name)
 		case m.used(s.VMI):
-			return s.VM.Status.VolumeUpdateState == nil, nil
+			return !volumemigration.Says(s.VM), nil
 		case !life.Alive(s.VMI) || s.VMI.UID != uid:
 			return false, fmt.Errorf("the guest of VM %s ended before its disks were copied; %s gives the VM the "+
 				"old claims, which have the data", name, m.back)
@@ -83,7 +83,7 @@ func (m *Moving) ignored(s wait.State) error {
 	d := volumemigration.Follow(s.VM.Spec.UpdateVolumesStrategy, &s.VM.Spec.Template.Spec, s.VMI)
 	for _, move := range m.Moves {
 		if why := d.Refused["volumes["+move.Volume+"]"]; why != "" {
-			return fmt.Errorf("%w; with the next start its disk would be empty, and %s gives the VM the old claims",
+			return fmt.Errorf("%w; nothing is copied, and %s gives the VM the old claims",
 				&staysError{move.Volume, why}, m.back)
 		}
 	}
@@ -97,7 +97,7 @@ func AwaitCancelled(ctx context.Context, api wait.API, namespace, name string) e
 			if s.VM == nil {
 				return false, action.NotFound(action.ResourceVMs, namespace, name)
 			}
-			return s.VM.Status.VolumeUpdateState == nil && volumemigration.Away(s.VM, s.VMI) == nil, nil
+			return !volumemigration.Says(s.VM) && volumemigration.Away(s.VM, s.VMI) == nil, nil
 		},
 	})
 	return err
