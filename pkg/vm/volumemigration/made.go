@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	v1 "kubevirt.io/api/core/v1"
 
+	"github.com/virtkit/virtkit/pkg/names"
 	"github.com/virtkit/virtkit/pkg/vm/conditions"
 	"github.com/virtkit/virtkit/pkg/vm/hotplug"
 )
@@ -24,7 +25,7 @@ import (
 // migration (Made.Unrecorded). Only who makes a claim of that very name meanwhile can forge that, for that claim.
 
 // MadeCondition is on a migration that makes claims; its message is JSON of a list of Made.
-const MadeCondition v1.VirtualMachineInstanceMigrationConditionType = "virtkit.io/ClaimsMade"
+const MadeCondition v1.VirtualMachineInstanceMigrationConditionType = names.ConditionClaimsMade
 
 // reasonMade is the reason of MadeCondition.
 const reasonMade = "WithDisks"

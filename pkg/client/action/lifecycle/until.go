@@ -219,7 +219,7 @@ func failure(m *v1.VirtualMachineInstanceMigration) error {
 		why = state.FailureReason
 	} else {
 		for _, c := range m.Status.Conditions {
-			if c.Message != "" && c.Type != volumemigration.MadeCondition {
+			if c.Message != "" && !conditions.Note(c.Type) {
 				why = c.Message
 			}
 		}

@@ -154,6 +154,9 @@ func (s sections) conditions() []string {
 	if vmi := s.details.VMI; vmi != nil {
 		for _, c := range vmi.Status.Conditions {
 			seen[string(c.Type)] = true
+			if conditions.Note(c.Type) {
+				continue
+			}
 			add(string(c.Type), c.Status, c.LastTransitionTime.Time, c.Reason, c.Message)
 		}
 	}
