@@ -79,8 +79,10 @@ func TestClaimsStay(t *testing.T) {
 		says     string
 	}{
 		"replacement": {v1.UpdateVolumesStrategyReplacement, nil, "volumes[a].persistentVolumeClaim.claimName"},
-		"staged": {v1.UpdateVolumesStrategyMigration, func(view *View) { view.Staged = true },
-			"volumes[a] (vmRolloutStrategy is Stage, by which no guest that runs changes; nothing is copied, and"},
+		"staged": {
+			v1.UpdateVolumesStrategyMigration, func(view *View) { view.Staged = true },
+			"volumes[a] (vmRolloutStrategy is Stage, by which no guest that runs changes; nothing is copied, and",
+		},
 		"shareable": {v1.UpdateVolumesStrategyMigration, func(view *View) {
 			yes := true
 			view.VMI.Spec.Domain.Devices.Disks[0].Shareable = &yes
