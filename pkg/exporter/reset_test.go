@@ -39,7 +39,7 @@ func TestEndResets(t *testing.T) {
 	go func() { ended <- options.serve(ctx, listener, authority.TLS.Certificates[0]) }()
 
 	client := &http.Client{Transport: &http.Transport{
-		TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, //nolint:gosec // whose certificate it is matters not here
+		TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, //nolint:gosec // any certificate will do
 	}}
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet,
 		"https://"+listener.Addr().String()+"/volumes/a.b/disk.img", nil)
