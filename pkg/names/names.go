@@ -106,13 +106,6 @@ const AnnotationClaims = "virtkit.io/claims"
 // virtualization.
 const ConditionSoftwareEmulation = "SoftwareEmulation"
 
-// ConditionClaimsLeft and ConditionClaimsMade are conditions of a VMI and of a migration whose messages are notes of
-// virt-controller about claims (pkg/vm/volumemigration).
-const (
-	ConditionClaimsLeft = "virtkit.io/ClaimsLeft"
-	ConditionClaimsMade = "virtkit.io/ClaimsMade"
-)
-
 // Ports, TCP.
 const (
 	// PortAPI serves the aggregated API and the webhooks (TLS).

@@ -18,7 +18,8 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/claims"
 )
 
-// users are all that may use a claim of a namespace: that mount it, have it as a volume, export it, or are made from it.
+// users are all that may use a claim of a namespace: that mount it, have it as a volume, export it, or are made from
+// it.
 type users struct {
 	pods      corev1.PodList
 	vms       v1.VirtualMachineList

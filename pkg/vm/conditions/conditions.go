@@ -13,8 +13,6 @@ import (
 	exportv1beta1 "kubevirt.io/api/export/v1beta1"
 	"kubevirt.io/api/pool/v1beta1"
 	snapshotv1beta1 "kubevirt.io/api/snapshot/v1beta1"
-
-	"github.com/virtkit/virtkit/pkg/names"
 )
 
 // Condition is a condition of any object: structs of the same fields, but each with its own type for the condition's
@@ -73,17 +71,24 @@ func Set[C Condition](list *[]C, next C, now time.Time) {
 	*have = next
 }
 
+// ClaimsLeft and ClaimsMade are conditions of a VMI and of a migration whose messages are notes of virt-controller about
+// claims (package volumemigration).
+const (
+	ClaimsLeft = "virtkit.io/ClaimsLeft"
+	ClaimsMade = "virtkit.io/ClaimsMade"
+)
+
 // Note reports a condition whose message is JSON that virt-controller has written for itself, and by which it deletes
 // claims. It is shown to nobody.
 func Note[T ~string](kind T) bool {
-	return kind == names.ConditionClaimsLeft || kind == names.ConditionClaimsMade
+	return kind == ClaimsLeft || kind == ClaimsMade
 }
 
 // OfController returns the conditions of VMIs and migrations that virt-controller alone writes: those that are a Note,
 // and others that virt-handler never changes. manifests/base/policy-virt-handler.yaml has the same list.
 func OfController() []string {
 	return []string{
-		names.ConditionClaimsLeft, names.ConditionClaimsMade, string(v1.VirtualMachineInstanceDataVolumesReady),
+		ClaimsLeft, ClaimsMade, string(v1.VirtualMachineInstanceDataVolumesReady),
 		string(v1.VirtualMachineInstanceMemoryChange), string(v1.VirtualMachineInstanceVCPUChange),
 		string(corev1.PodScheduled), string(v1.VirtualMachineInstanceProvisioning),
 	}

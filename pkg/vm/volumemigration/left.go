@@ -9,7 +9,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	v1 "kubevirt.io/api/core/v1"
 
-	"github.com/virtkit/virtkit/pkg/names"
 	"github.com/virtkit/virtkit/pkg/vm/conditions"
 )
 
@@ -31,7 +30,7 @@ const (
 //	─► claim data is deleted, if it may be ─► status
 //
 // What of a list is left when the guest ends is forgotten with the VMI, and the claims are kept.
-const LeftCondition v1.VirtualMachineInstanceConditionType = names.ConditionClaimsLeft
+const LeftCondition v1.VirtualMachineInstanceConditionType = conditions.ClaimsLeft
 
 // LeftAnnotation is on a claim from which virt-controller has a disk copied: the UID of the VMI, whose guest leaves it.
 const LeftAnnotation = "virtkit.io/left-by"

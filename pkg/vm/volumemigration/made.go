@@ -10,7 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	v1 "kubevirt.io/api/core/v1"
 
-	"github.com/virtkit/virtkit/pkg/names"
 	"github.com/virtkit/virtkit/pkg/vm/conditions"
 	"github.com/virtkit/virtkit/pkg/vm/hotplug"
 )
@@ -25,7 +24,7 @@ import (
 // migration (Made.Unrecorded). Only who makes a claim of that very name meanwhile can forge that, for that claim.
 
 // MadeCondition is on a migration that makes claims; its message is JSON of a list of Made.
-const MadeCondition v1.VirtualMachineInstanceMigrationConditionType = names.ConditionClaimsMade
+const MadeCondition v1.VirtualMachineInstanceMigrationConditionType = conditions.ClaimsMade
 
 // reasonMade is the reason of MadeCondition.
 const reasonMade = "WithDisks"

@@ -19,7 +19,6 @@ import (
 	"github.com/virtkit/virtkit/pkg/client/action/wait"
 	"github.com/virtkit/virtkit/pkg/vm/conditions"
 	"github.com/virtkit/virtkit/pkg/vm/life"
-	"github.com/virtkit/virtkit/pkg/vm/volumemigration"
 )
 
 // Until returns the state of a machine in which a verb is done. instance is the UID of the instance that was there
