@@ -16,6 +16,7 @@ import (
 
 	"github.com/virtkit/virtkit/manifests"
 	"github.com/virtkit/virtkit/pkg/names"
+	"github.com/virtkit/virtkit/pkg/vm/conditions"
 )
 
 // unbound are rights of virt-handler to write that no policy binds to its node: nothing is stored.
@@ -58,6 +59,34 @@ func TestPoliciesOfVirtHandler(t *testing.T) {
 	if may = slices.Compact(may); !slices.Equal(may, looked) {
 		t.Errorf("virt-handler may  %q\npolicies look at %q", may, looked)
 	}
+}
+
+// TestConditionsOfController: the policy knows which conditions of VMIs and migrations virt-controller alone writes,
+// and compares them whatever else virt-handler may change.
+func TestConditionsOfController(t *testing.T) {
+	list := conditions.OfController()
+	slices.Sort(list)
+	want := "['" + strings.Join(list, "', '") + "']"
+	for _, policy := range virtHandlerPolicies(t) {
+		if policy.Name != "virtkit-virt-handler-instances" {
+			continue
+		}
+		for _, v := range policy.Spec.Variables {
+			words := strings.Split(strings.Trim(strings.Join(strings.Fields(v.Expression), " "), "[]"), ", ")
+			slices.Sort(words)
+			if got := "[" + strings.Join(words, ", ") + "]"; v.Name == "ofController" && got != want {
+				t.Errorf("the policy has %s, conditions.OfController %s", got, want)
+			}
+		}
+		const same = "variables.newConditions == variables.oldConditions"
+		if !slices.ContainsFunc(policy.Spec.Validations, func(v admissionv1.Validation) bool {
+			return strings.Join(strings.Fields(v.Expression), " ") == same
+		}) {
+			t.Errorf("no validation is %s", same)
+		}
+		return
+	}
+	t.Error("no policy is about VMIs")
 }
 
 func write(operation, group, resource string) string {

@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"testing"
+	"time"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -20,6 +21,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/launcher/launcherpb"
 	"github.com/virtkit/virtkit/pkg/names"
 	"github.com/virtkit/virtkit/pkg/service/certs"
+	"github.com/virtkit/virtkit/pkg/vm/volumemigration"
 )
 
 const (
@@ -217,9 +219,15 @@ func TestInstancesOfVirtHandler(t *testing.T) {
 	namespace, _ := tenant(t)
 	handler := handlerOf(t, ownNode)
 	ended := moving(otherNode, ownNode)
+	left := running(ownNode)
+	left.Conditions = []v1.VirtualMachineInstanceCondition{{
+		Type: volumemigration.LeftCondition, Status: corev1.ConditionTrue,
+		Message: `[{"volume":"plugged","claim":"old","uid":"2"}]`,
+	}}
 	ended.MigrationState.Failed, ended.MigrationState.Completed = true, true
 	instances := map[string]*v1.VirtualMachineInstance{
 		"own":       newInstance(t, namespace, "own", running(ownNode)),
+		"left":      newInstance(t, namespace, "left", left),
 		"other":     newInstance(t, namespace, "other", running(otherNode)),
 		"leaving":   newInstance(t, namespace, "leaving", moving(ownNode, otherNode)),
 		"coming":    newInstance(t, namespace, "coming", moving(otherNode, ownNode)),
@@ -234,6 +242,7 @@ func TestInstancesOfVirtHandler(t *testing.T) {
 		migration = "status.migrationState"
 		part      = "part of a VirtualMachineInstance's status"
 		volume    = "attachment pod or a claim"
+		condition = "a condition that virt-controller alone writes"
 	)
 	of := func(change map[string]any) map[string]any { return map[string]any{"migrationState": change} }
 	volumes := func(change func(*v1.VolumeStatus)) map[string]any {
@@ -250,10 +259,28 @@ func TestInstancesOfVirtHandler(t *testing.T) {
 			"volumeStatus": []v1.VolumeStatus{instances["own"].Status.VolumeStatus[0], s},
 		}
 	}
+	// What the claims are that a guest leaves: virt-controller deletes them.
+	leaving := func(more ...v1.VirtualMachineInstanceCondition) map[string]any {
+		forged := v1.VirtualMachineInstanceCondition{
+			Type: volumemigration.LeftCondition, Status: corev1.ConditionTrue,
+			Message: `[{"volume":"root","claim":"backup","uid":"1"}]`,
+		}
+		return map[string]any{"nodeName": ownNode, "conditions": append(more, forged)}
+	}
 	for _, c := range []struct {
 		name, instance, says string
 		status               map[string]any
 	}{
+		{"has a claim deleted", "own", condition, leaving()},
+		{"has a claim deleted of a guest that comes", "coming", condition, leaving()},
+		{"has another claim deleted than the guest left", "left", condition, leaving()},
+		{"has a claim deleted, too", "left", condition, leaving(instances["left"].Status.Conditions...)},
+		{"has no claim deleted", "left", condition, map[string]any{"conditions": nil}},
+		{"says that there is memory to plug in", "own", condition, map[string]any{
+			"conditions": []v1.VirtualMachineInstanceCondition{
+				{Type: v1.VirtualMachineInstanceMemoryChange, Status: corev1.ConditionTrue},
+			},
+		}},
 		{"has the state on a claim of its choice", "coming", volume, state("state-2", "other", corev1.ReadWriteOnce)},
 		{"has the state under another name", "coming", volume, state("other", "state-2", corev1.ReadWriteOnce)},
 		{
@@ -341,7 +368,12 @@ func TestInstancesOfVirtHandler(t *testing.T) {
 func TestMigrationOfVirtHandler(t *testing.T) {
 	namespace, _ := tenant(t)
 	source, target := handlerOf(t, otherNode), handlerOf(t, ownNode)
-	vmi := newInstance(t, namespace, "moving", moving(otherNode, ownNode))
+	status := moving(otherNode, ownNode)
+	if err := volumemigration.SetLeft(&status, []volumemigration.Left{{Volume: "x", Claim: "y", UID: "z"}},
+		time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	vmi := newInstance(t, namespace, "moving", status)
 	write := func(by client.Client, next v1.VirtualMachineInstanceStatus) {
 		t.Helper()
 		allowed(t, func() error {
@@ -442,6 +474,17 @@ func TestMigrationObjectsOfVirtHandler(t *testing.T) {
 		})
 	}
 	allowed(t, func() error { return handler.Patch(t.Context(), own.DeepCopy(), merge(t, progress)) })
+	// Which claims a migration has made: virt-controller deletes them when it fails.
+	forged := merge(t, map[string]any{"status": map[string]any{"conditions": []any{map[string]any{
+		"type": volumemigration.MadeCondition, "status": "True", "message": `[{"volume":"x","claim":"y","uid":"z"}]`,
+	}}}})
+	if err := handler.Status().Patch(t.Context(), own.DeepCopy(), forged); !apierrors.IsForbidden(err) {
+		t.Errorf("the status of a migration: %v", err)
+	}
+	changed := own.DeepCopy()
+	if err := handler.Patch(t.Context(), changed, forged); err != nil || len(changed.Status.Conditions) > 0 {
+		t.Errorf("the status beside a migration: %v, conditions %v", err, changed.Status.Conditions)
+	}
 }
 
 // A broken node's token writes events of others, and asks for other certificates than virt-handler's.

@@ -71,9 +71,35 @@ func Set[C Condition](list *[]C, next C, now time.Time) {
 	*have = next
 }
 
+// ClaimsLeft and ClaimsMade are conditions of a VMI and of a migration whose messages are notes of virt-controller
+// about claims (package volumemigration).
+const (
+	ClaimsLeft = "virtkit.io/ClaimsLeft"
+	ClaimsMade = "virtkit.io/ClaimsMade"
+)
+
+// Note reports a condition whose message is JSON that virt-controller has written for itself, and by which it deletes
+// claims. It is shown to nobody.
+func Note[T ~string](kind T) bool {
+	return kind == ClaimsLeft || kind == ClaimsMade
+}
+
+// OfController returns the conditions of VMIs and migrations that virt-controller alone writes: those that are a Note,
+// and others that virt-handler never changes. manifests/base/policy-virt-handler.yaml has the same list.
+func OfController() []string {
+	return []string{
+		ClaimsLeft, ClaimsMade, string(v1.VirtualMachineInstanceDataVolumesReady),
+		string(v1.VirtualMachineInstanceMemoryChange), string(v1.VirtualMachineInstanceVCPUChange),
+		string(corev1.PodScheduled), string(v1.VirtualMachineInstanceProvisioning),
+	}
+}
+
 // Mirrored reports whether a VM has a condition only as its instance has it: all but those that it has by itself, or by
-// a rule of its own.
+// a rule of its own, and those that are a Note.
 func Mirrored[T ~string](kind T) bool {
+	if Note(kind) {
+		return false
+	}
 	switch v1.VirtualMachineConditionType(kind) {
 	case v1.VirtualMachineReady, v1.VirtualMachineFailure,
 		v1.VirtualMachineRestartRequired, v1.VirtualMachineManualRecoveryRequired:

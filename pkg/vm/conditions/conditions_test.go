@@ -2,6 +2,7 @@ package conditions
 
 import (
 	"reflect"
+	"slices"
 	"testing"
 	"time"
 
@@ -154,5 +155,18 @@ func every[C Condition](t *testing.T) {
 	Set(&list, next, now)
 	if kept := reflect.ValueOf(list[0]).FieldByName(last).Interface().(metav1.Time); !kept.Equal(&probed) {
 		t.Errorf("%T: probed %s", next, kept)
+	}
+}
+
+// TestNote: notes of virt-controller are shown by no VM, and written by nobody else.
+func TestNote(t *testing.T) {
+	for _, kind := range []string{"virtkit.io/ClaimsLeft", "virtkit.io/ClaimsMade"} {
+		if !Note(kind) || Mirrored(kind) || !slices.Contains(OfController(), kind) {
+			t.Errorf("%s: note %v, mirrored %v, others than virt-controller's %v", kind, Note(kind), Mirrored(kind),
+				OfController())
+		}
+	}
+	if Note("Ready") || Note("HotMemoryChange") || !Mirrored("HotMemoryChange") {
+		t.Error("a condition for people is a note")
 	}
 }

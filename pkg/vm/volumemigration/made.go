@@ -24,7 +24,7 @@ import (
 // migration (Made.Unrecorded). Only who makes a claim of that very name meanwhile can forge that, for that claim.
 
 // MadeCondition is on a migration that makes claims; its message is JSON of a list of Made.
-const MadeCondition v1.VirtualMachineInstanceMigrationConditionType = "virtkit.io/ClaimsMade"
+const MadeCondition v1.VirtualMachineInstanceMigrationConditionType = conditions.ClaimsMade
 
 // reasonMade is the reason of MadeCondition.
 const reasonMade = "WithDisks"
