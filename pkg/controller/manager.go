@@ -302,6 +302,7 @@ func (o *Options) addReconcilers(
 	}
 	exchanges := &volumemigrationcontroller.Reconciler{
 		Client: client, Live: live, Recorder: recorder, Now: time.Now, CDI: dataVolumes,
+		VolumeSnapshots: volumeSnapshots,
 	}
 	networkPolicies := &policycontroller.Reconciler{Client: client, Policies: others.networkPolicies}
 	nodes := &nodecontroller.Reconciler{Client: client, Recorder: recorder, Timeout: o.NodeTimeout, Now: time.Now}

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -27,6 +28,10 @@ func TestApply(t *testing.T) {
 		view.VMI.Spec.Volumes[0].PersistentVolumeClaim.ClaimName = "a"
 		view.Migrations = []*v1.VirtualMachineInstanceMigration{migration("m", true, v1.MigrationRunning)}
 	}
+	const marks = "patch PersistentVolumeClaim a"
+	onClaim := func(view *View) {
+		view.Sources = map[string]*corev1.PersistentVolumeClaim{"a": claim("a", "64Mi")}
+	}
 	const cancels = "delete VirtualMachineInstanceMigration m"
 	for name, tc := range map[string]struct {
 		change func(*View)
@@ -37,8 +42,13 @@ func TestApply(t *testing.T) {
 		event  string
 		fails  bool
 	}{
-		"new":          {want: []string{says}},
-		"new, refused": {answer: no, want: []string{says}, fails: true},
+		"new":               {want: []string{says}},
+		"new, refused":      {answer: no, want: []string{says}, fails: true},
+		"new, from a claim": {change: onClaim, want: []string{marks, says}},
+		"the claim is gone": {
+			change: onClaim, answer: apierrors.NewNotFound(schema.GroupResource{}, "a"), want: []string{marks, says},
+		},
+		"the claim's mark is refused": {change: onClaim, answer: no, want: []string{marks}, fails: true},
 		"described": {
 			change: described, want: []string{says, moves}, event: migrationcontroller.ReasonSuccessfulCreate,
 		},

@@ -3,15 +3,18 @@ package volumemigrationcontroller
 import (
 	"fmt"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/types"
 	v1 "kubevirt.io/api/core/v1"
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/virtkit/virtkit/pkg/vm/claims"
 	"github.com/virtkit/virtkit/pkg/vm/hotplug"
+	"github.com/virtkit/virtkit/pkg/vm/uploads"
 	"github.com/virtkit/virtkit/pkg/vm/volumemigration"
 )
 
@@ -21,6 +24,9 @@ const (
 	reasonClaimKept    = "CopiedClaimKept"
 )
 
+// inUse is the delay before the next look at a claim that a pod uses, which ends by itself.
+const inUse = time.Minute
+
 // LeftClaim is what is known of a claim that a guest has left.
 type LeftClaim struct {
 	// Claim is nil when it is gone; DataVolume is the one to which it belongs, and Class its StorageClass: nil where
@@ -28,35 +34,84 @@ type LeftClaim struct {
 	Claim      *corev1.PersistentVolumeClaim
 	DataVolume *cdiv1.DataVolume
 	Class      *storagev1.StorageClass
-	// User says who else uses it, "" when nobody does.
-	User string
+	// User says who else uses it, "" when nobody does; Pod does so of a pod, and Ours that it is the guest's.
+	User, Pod string
+	Ours      bool
 }
 
-// clear deletes the claims that a guest has left where the VM or their class wants that, and nothing speaks against it.
-// Until a claim is seen to go, the status says that it is left: who comes after a kill deletes it again.
-func (s *Step) clear(view View) {
-	var stay []volumemigration.Left
-	for _, left := range volumemigration.LeftBy(&s.Status) {
-		is := view.Left[left.Claim]
-		switch {
-		case is.Claim == nil || is.Claim.UID != left.UID || is.Claim.DeletionTimestamp != nil: // gone, or going
-		case uses(view.VMI, left.Claim), view.VM == nil: // the guest came back to it, or nobody has a say
-		case volumemigration.RecordOf(view.VM) != nil: // a migration may yet have the VM name it again
-			stay = append(stay, left)
-			s.RequeueAfter = again
-		case !volumemigration.DeletesClaims(view.VM, is.Class):
-		default:
-			if why := kept(view, left, is); why != "" {
-				s.Events = append(s.Events, notice{corev1.EventTypeWarning, reasonClaimKept, fmt.Sprintf(
-					"Kept PersistentVolumeClaim %s, which the guest has left: %s", left.Claim, why)})
-				continue
-			}
-			stay = append(stay, left)
-			s.Delete = append(s.Delete, object(is))
-			s.RequeueAfter = again
+// Verdict is what a look at a claim came to that a guest has left, and since when: Pod uses it, or "" nothing keeps it.
+type Verdict struct {
+	Pod   string
+	Since time.Time
+}
+
+// mark has the claims that the guest is to leave say so.
+func (s *Step) mark(view View) {
+	for _, m := range volumemigration.Moves(view.VMI) {
+		if claim := view.Sources[m.From]; claim != nil && !volumemigration.IsLeftBy(claim, view.VMI) {
+			s.Mark = append(s.Mark, claim)
 		}
 	}
-	s.Failed = volumemigration.SetLeft(&s.Status, stay, view.Now)
+}
+
+// clear deletes the claims that a guest has left where the VM or their class wants that, and nothing speaks against it,
+// in two looks. Until a claim is seen to go, the status says that it is left: who comes after a kill deletes it again.
+func (s *Step) clear(view View) {
+	left := volumemigration.LeftBy(&s.Status)
+	if volumemigration.RecordOf(view.VM) != nil { // a migration may yet have the VM name them again
+		s.RequeueAfter = again
+		return
+	}
+	s.Seen = map[types.UID]Verdict{}
+	left = slices.DeleteFunc(left, func(l volumemigration.Left) bool { return !s.stays(view, l) })
+	s.Failed = volumemigration.SetLeft(&s.Status, left, view.Now)
+}
+
+// stays does what is to be done of a claim that a guest has left, and reports whether there is more to do.
+func (s *Step) stays(view View, left volumemigration.Left) bool {
+	is := view.Left[left.UID]
+	switch {
+	case is.Claim == nil || is.Claim.UID != left.UID || is.Claim.DeletionTimestamp != nil: // gone, or going
+		return false
+	case uses(view.VMI, left.Claim), view.VM == nil: // the guest came back to it, or nobody has a say
+		return false
+	case !volumemigration.DeletesClaims(view.VM, is.Class):
+		return false
+	}
+	if why := kept(view, left, is); why != "" {
+		s.keeps(left.Claim, why)
+		return false
+	}
+	verdict := Verdict{is.Pod, view.Now}
+	before, seen := view.Seen[left.UID]
+	if seen = seen && before.Pod == is.Pod; seen {
+		verdict.Since = before.Since
+	}
+	switch {
+	case is.Pod != "" && !is.Ours:
+		if !seen {
+			s.keeps(left.Claim, "pod "+is.Pod+" uses it; it is deleted once the pod has ended")
+		}
+		s.lookAgain(inUse)
+	default:
+		if is.Pod == "" && view.Now.Sub(verdict.Since) >= again {
+			s.Delete = append(s.Delete, object(is))
+		}
+		s.lookAgain(again)
+	}
+	s.Seen[left.UID] = verdict
+	return true
+}
+
+func (s *Step) keeps(claim, why string) {
+	s.Events = append(s.Events, notice{corev1.EventTypeWarning, reasonClaimKept, fmt.Sprintf(
+		"Kept PersistentVolumeClaim %s, which the guest has left: %s", claim, why)})
+}
+
+func (s *Step) lookAgain(after time.Duration) {
+	if s.RequeueAfter == 0 || after < s.RequeueAfter {
+		s.RequeueAfter = after
+	}
 }
 
 // object returns what is deleted for a claim: the DataVolume, with which it goes, or else itself.
@@ -78,8 +133,11 @@ func hasClaim(volumes []v1.Volume, claim string) bool {
 	return slices.ContainsFunc(volumes, func(v v1.Volume) bool { return claims.Name(&v) == claim })
 }
 
-// kept returns why a claim that is to be deleted must not be.
+// kept returns why a claim that is to be deleted must not be. A pod that uses it is none of these.
 func kept(view View, left volumemigration.Left, is LeftClaim) string {
+	if !volumemigration.IsLeftBy(is.Claim, view.VMI) {
+		return "its annotation " + volumemigration.LeftAnnotation + " does not say so"
+	}
 	if named(view.VM, left.Claim) {
 		return "the VirtualMachine names it"
 	}
@@ -91,6 +149,11 @@ func kept(view View, left volumemigration.Left, is LeftClaim) string {
 	}
 	if is.User != "" {
 		return is.User
+	}
+	for label := range is.Claim.Labels {
+		if uploads.IsImage(label) {
+			return "it is an image, by its label " + label
+		}
 	}
 	owners := slices.Clone(is.Claim.OwnerReferences)
 	if is.DataVolume != nil {

@@ -13,12 +13,11 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/record"
 	v1 "kubevirt.io/api/core/v1"
-	exportv1beta1 "kubevirt.io/api/export/v1beta1"
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/virtkit/virtkit/pkg/service/frame"
 	"github.com/virtkit/virtkit/pkg/service/frame/frametest"
+	"github.com/virtkit/virtkit/pkg/vm/uploads"
 	"github.com/virtkit/virtkit/pkg/vm/volumemigration"
 )
 
@@ -30,13 +29,17 @@ func landed(change func(*View)) View {
 		view.Sources = map[string]*corev1.PersistentVolumeClaim{"a": left}
 	})
 	step := Next(view)
+	for _, claim := range step.Mark { // as apply does
+		claim.Annotations = map[string]string{volumemigration.LeftAnnotation: string(view.VMI.UID)}
+	}
 	view.VMI.Status = step.Status
 	volumemigration.Land(&view.VMI.Status)
 	view.VM = &v1.VirtualMachine{ObjectMeta: metav1.ObjectMeta{Name: "vm", UID: "v"}}
 	view.VM.Annotations = map[string]string{volumemigration.CopiedClaimsAnnotation: volumemigration.ClaimsDelete}
 	view.VM.Spec.Template = &v1.VirtualMachineInstanceTemplateSpec{}
 	view.VM.Spec.Template.Spec.Volumes = []v1.Volume{*volumemigration.OnClaim("root", "b")}
-	view.Left = map[string]LeftClaim{"a": {Claim: view.Sources["a"]}}
+	view.Left = map[types.UID]LeftClaim{"1": {Claim: view.Sources["a"]}}
+	view.Seen = map[types.UID]Verdict{"1": {Since: now.Add(-again)}}
 	if change != nil {
 		change(&view)
 	}
@@ -54,9 +57,9 @@ func filler(kind, name, uid string) *cdiv1.DataVolume {
 func TestClear(t *testing.T) {
 	is := func(change func(*LeftClaim)) func(*View) {
 		return func(view *View) {
-			left := view.Left["a"]
+			left := view.Left["1"]
 			change(&left)
-			view.Left["a"] = left
+			view.Left["1"] = left
 		}
 	}
 	for name, c := range map[string]struct {
@@ -98,7 +101,34 @@ func TestClear(t *testing.T) {
 		"a migration may take it back": {change: func(view *View) {
 			view.VM.Annotations[volumemigration.RecordAnnotation] = "{}"
 		}, said: true},
-		"a pod has it": {change: is(func(left *LeftClaim) { left.User = "pod web uses it" }), kept: "pod web uses it"},
+		"another has it": {change: is(func(left *LeftClaim) { left.User = "it is db's" }), kept: "it is db's"},
+		"a pod has it": {
+			change: is(func(left *LeftClaim) { left.Pod = "web" }), said: true,
+			kept: "pod web uses it; it is deleted once the pod has ended",
+		},
+		"a pod has it still": {change: func(view *View) {
+			is(func(left *LeftClaim) { left.Pod = "web" })(view)
+			view.Seen["1"] = Verdict{"web", now.Add(-time.Hour)}
+		}, said: true},
+		"a pod has had it": {change: func(view *View) {
+			view.Seen["1"] = Verdict{"web", now.Add(-time.Hour)}
+		}, said: true},
+		"the guest's pod has it": {change: is(func(left *LeftClaim) {
+			left.Pod, left.Ours = "virt-launcher", true
+		}), said: true},
+		"it is looked at for the first time": {change: func(view *View) { view.Seen = nil }, said: true},
+		"it was looked at just now": {change: func(view *View) {
+			view.Seen["1"] = Verdict{Since: now.Add(time.Millisecond - again)}
+		}, said: true},
+		"it does not say that it was left": {change: is(func(left *LeftClaim) {
+			left.Claim.Annotations = nil
+		}), kept: "its annotation virtkit.io/left-by does not say so"},
+		"another's guest has left it": {change: is(func(left *LeftClaim) {
+			left.Claim.Annotations[volumemigration.LeftAnnotation] = "another"
+		}), kept: "its annotation virtkit.io/left-by does not say so"},
+		"it is an image": {change: is(func(left *LeftClaim) {
+			left.Claim.Labels = map[string]string{uploads.LabelImage: "debian"}
+		}), kept: "it is an image, by its label image.virtkit.io/name"},
 		"it belongs to another": {change: is(func(left *LeftClaim) {
 			left.Claim.OwnerReferences = []metav1.OwnerReference{{Kind: "StatefulSet", Name: "db", UID: "s"}}
 		}), kept: "it belongs to StatefulSet db"},
@@ -167,67 +197,10 @@ func TestClearKilled(t *testing.T) {
 	if !slices.Contains(server.Writes, "delete PersistentVolumeClaim a") {
 		t.Fatalf("writes %q", server.Writes)
 	}
-	view.Left = map[string]LeftClaim{"a": {}}
+	view.Left = nil
 	if step := Next(view); len(step.Delete) > 0 || len(volumemigration.LeftBy(&step.Status)) > 0 ||
 		step.RequeueAfter != 0 {
 		t.Errorf("the end is %+v", step)
-	}
-}
-
-// TestOtherUser names who else uses a claim that a guest has left.
-func TestOtherUser(t *testing.T) {
-	in := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: "ns", Name: name} }
-	pod := func(owner string) *corev1.Pod {
-		p := &corev1.Pod{ObjectMeta: in("p")}
-		p.Spec.Volumes = []corev1.Volume{{Name: "d", VolumeSource: corev1.VolumeSource{
-			PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "a"},
-		}}}
-		if owner == "u" {
-			p.OwnerReferences = []metav1.OwnerReference{{UID: "u", Controller: new(true)}}
-		}
-		return p
-	}
-	vm := func(name string) *v1.VirtualMachine {
-		vm := &v1.VirtualMachine{ObjectMeta: in(name)}
-		vm.Spec.Template = &v1.VirtualMachineInstanceTemplateSpec{}
-		vm.Spec.Template.Spec.Volumes = []v1.Volume{*volumemigration.OnClaim("x", "a")}
-		return vm
-	}
-	other := &v1.VirtualMachineInstance{ObjectMeta: in("alone")}
-	other.UID = "2"
-	other.Spec.Volumes = []v1.Volume{*volumemigration.OnClaim("x", "a")}
-	export := &exportv1beta1.VirtualMachineExport{ObjectMeta: in("e")}
-	export.Spec.Source = corev1.TypedLocalObjectReference{Kind: "PersistentVolumeClaim", Name: "a"}
-	clone := func(phase corev1.PersistentVolumeClaimPhase) *corev1.PersistentVolumeClaim {
-		c := &corev1.PersistentVolumeClaim{ObjectMeta: in("copy")}
-		c.Spec.DataSource = &corev1.TypedLocalObjectReference{Kind: "PersistentVolumeClaim", Name: "a"}
-		c.Status.Phase = phase
-		return c
-	}
-	for name, c := range map[string]struct {
-		there client.Object
-		want  string
-	}{
-		"a pod":                {pod(""), "pod p uses it"},
-		"the guest's own pod":  {pod("u"), ""},
-		"another VM":           {vm("other"), "VirtualMachine other names it"},
-		"the VM":               {vm("vm"), ""},
-		"a VMI":                {other, "VirtualMachineInstance alone uses it"},
-		"an export":            {export, "VirtualMachineExport e exports it"},
-		"a copy that is made":  {clone(corev1.ClaimPending), "PersistentVolumeClaim copy is made from it"},
-		"a copy that is there": {clone(corev1.ClaimBound), ""},
-	} {
-		t.Run(name, func(t *testing.T) {
-			server := frametest.New(t, []func(*runtime.Scheme) error{
-				v1.AddToScheme, corev1.AddToScheme, exportv1beta1.AddToScheme,
-			}, c.there)
-			vmi := &v1.VirtualMachineInstance{ObjectMeta: in("vm")}
-			vmi.UID = "u"
-			got, err := (&Reconciler{Live: server}).otherUser(t.Context(), vmi, "a")
-			if err != nil || got != c.want {
-				t.Errorf("%q, %v, want %q", got, err, c.want)
-			}
-		})
 	}
 }
 
@@ -239,8 +212,9 @@ func TestLeftIsSaidFirst(t *testing.T) {
 		view.Sources = map[string]*corev1.PersistentVolumeClaim{"a": left}
 	})
 	step := Next(view)
-	if said := volumemigration.LeftBy(&step.Status); len(said) != 1 || said[0].UID != "1" || step.Migrate != "" {
-		t.Errorf("the status says %+v, migration %q", said, step.Migrate)
+	if said := volumemigration.LeftBy(&step.Status); len(said) != 1 || said[0].UID != "1" || step.Migrate != "" ||
+		len(step.Mark) != 1 || step.Mark[0].Name != "a" {
+		t.Errorf("the status says %+v, claims %v, migration %q", said, step.Mark, step.Migrate)
 	}
 	view.VMI.Status, view.Now = step.Status, now.Add(time.Minute)
 	if step := Next(view); step.Migrate == "" || len(volumemigration.LeftBy(&step.Status)) != 1 {

@@ -10,15 +10,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	v1 "kubevirt.io/api/core/v1"
-	exportv1beta1 "kubevirt.io/api/export/v1beta1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/virtkit/virtkit/pkg/vm/claims"
 	"github.com/virtkit/virtkit/pkg/vm/volumemigration"
 )
 
-// lookAtLeft finds out what there is to know of the claims that a guest has left. All is read past the cache, since
-// claims are deleted by it; that is once for each copy.
+// lookAtLeft finds out what there is to know of the claims that a guest has left. Claims, VMs and all that may use a
+// claim are read past the cache, since claims are deleted by it; that is twice for each copy.
 func (r *Reconciler) lookAtLeft(ctx context.Context, view *View) error {
 	vm, vmi := &v1.VirtualMachine{}, view.VMI
 	switch err := r.Live.Get(ctx, client.ObjectKeyFromObject(vmi), vm); {
@@ -29,18 +27,38 @@ func (r *Reconciler) lookAtLeft(ctx context.Context, view *View) error {
 	case vm.DeletionTimestamp != nil || !metav1.IsControlledBy(vmi, vm):
 		return nil
 	}
-	view.VM, view.Left = vm, map[string]LeftClaim{}
+	view.VM = vm
+	if volumemigration.RecordOf(vm) != nil {
+		return nil // Next waits, whatever the claims are.
+	}
+	view.Left, view.Seen = map[types.UID]LeftClaim{}, r.seenOf(vmi)
+	var all *users
 	for _, left := range volumemigration.LeftBy(&vmi.Status) {
 		is, err := r.leftClaim(ctx, view, left)
 		if err != nil {
 			return err
 		}
-		view.Left[left.Claim] = is
+		if is.Claim == nil || is.Claim.UID != left.UID {
+			continue
+		}
+		if is.Claim.DeletionTimestamp == nil && volumemigration.DeletesClaims(vm, is.Class) {
+			if all == nil {
+				if all, err = r.users(ctx, vmi.Namespace); err != nil {
+					return err
+				}
+			}
+			if err := r.lookAtDataVolume(ctx, &is); err != nil {
+				return err
+			}
+			is.User = all.of(left.Claim, vmi)
+			is.Pod, is.Ours = all.pod(left.Claim, vmi)
+		}
+		view.Left[left.UID] = is
 	}
 	return nil
 }
 
-// leftClaim looks at one claim, and at its users where it is to be deleted.
+// leftClaim looks at one claim, and at its class.
 func (r *Reconciler) leftClaim(ctx context.Context, view *View, left volumemigration.Left) (LeftClaim, error) {
 	claim := &corev1.PersistentVolumeClaim{}
 	err := r.Live.Get(ctx, types.NamespacedName{Namespace: view.VMI.Namespace, Name: left.Claim}, claim)
@@ -51,9 +69,6 @@ func (r *Reconciler) leftClaim(ctx context.Context, view *View, left volumemigra
 		return LeftClaim{}, fmt.Errorf("get claim %s: %w", left.Claim, err)
 	}
 	is := LeftClaim{Claim: claim}
-	if claim.UID != left.UID || claim.DeletionTimestamp != nil {
-		return is, nil
-	}
 	if name := claim.Spec.StorageClassName; name != nil && *name != "" {
 		class := &storagev1.StorageClass{}
 		switch err := r.Client.Get(ctx, types.NamespacedName{Name: *name}, class); {
@@ -63,75 +78,61 @@ func (r *Reconciler) leftClaim(ctx context.Context, view *View, left volumemigra
 			return is, fmt.Errorf("get StorageClass %s: %w", *name, err)
 		}
 	}
-	if !volumemigration.DeletesClaims(view.VM, is.Class) {
-		return is, nil
-	}
-	if owner := metav1.GetControllerOfNoCopy(claim); owner != nil && owner.Kind == kindDataVolume && r.CDI.Installed() {
-		if is.DataVolume, err = r.CDI.Get(ctx, claim.Namespace, owner.Name); err != nil {
-			return is, err
-		}
-		if is.DataVolume != nil && is.DataVolume.UID != owner.UID {
-			is.DataVolume = nil
-		}
-	}
-	is.User, err = r.otherUser(ctx, view.VMI, claim.Name)
-	return is, err
+	return is, nil
 }
 
-// otherUser says who but a VMI and its VM uses a claim of their namespace: who mounts it, has it as a volume, exports
-// it, or copies it. "" is nobody.
-func (r *Reconciler) otherUser(ctx context.Context, vmi *v1.VirtualMachineInstance, claim string) (string, error) {
-	var (
-		pods    corev1.PodList
-		vms     v1.VirtualMachineList
-		vmis    v1.VirtualMachineInstanceList
-		exports exportv1beta1.VirtualMachineExportList
-		all     corev1.PersistentVolumeClaimList
-	)
-	for what, list := range map[string]client.ObjectList{
-		"pods": &pods, "VMs": &vms, "VMIs": &vmis, "exports": &exports, "claims": &all,
-	} {
-		if err := r.Live.List(ctx, list, client.InNamespace(vmi.Namespace)); err != nil {
-			return "", fmt.Errorf("list %s: %w", what, err)
+// lookAtDataVolume finds the DataVolume to which a claim belongs. users has waited until it is known whether the
+// cluster has any.
+func (r *Reconciler) lookAtDataVolume(ctx context.Context, is *LeftClaim) error {
+	if !r.CDI.Installed() {
+		return nil
+	}
+	for _, owner := range is.Claim.OwnerReferences {
+		if owner.Kind != kindDataVolume {
+			continue
+		}
+		dv, err := r.CDI.Get(ctx, is.Claim.Namespace, owner.Name)
+		if err != nil {
+			return err
+		}
+		if dv != nil && dv.UID == owner.UID {
+			is.DataVolume = dv
 		}
 	}
-	for i := range pods.Items {
-		if pod := &pods.Items[i]; claims.UsedBy(pod, claim) && !metav1.IsControlledBy(pod, vmi) {
-			return "pod " + pod.Name + " uses it", nil
-		}
-	}
-	for i := range vms.Items {
-		if vm := &vms.Items[i]; vm.Name != vmi.Name && named(vm, claim) {
-			return "VirtualMachine " + vm.Name + " names it", nil
-		}
-	}
-	for i := range vmis.Items {
-		if other := &vmis.Items[i]; other.UID != vmi.UID && uses(other, claim) {
-			return "VirtualMachineInstance " + other.Name + " uses it", nil
-		}
-	}
-	for i := range exports.Items {
-		if e := &exports.Items[i]; e.Spec.Source.Kind == kindClaim && e.Spec.Source.Name == claim {
-			return "VirtualMachineExport " + e.Name + " exports it", nil
-		}
-	}
-	for i := range all.Items {
-		if c := &all.Items[i]; c.Status.Phase != corev1.ClaimBound && copies(c, claim) {
-			return "PersistentVolumeClaim " + c.Name + " is made from it", nil
-		}
-	}
-	return "", nil
+	return nil
 }
 
-const kindClaim = "PersistentVolumeClaim"
-
-// copies reports a claim that the storage fills from another of its namespace.
-func copies(c *corev1.PersistentVolumeClaim, from string) bool {
-	if s := c.Spec.DataSource; s != nil && s.Kind == kindClaim && s.Name == from {
-		return true
+// seenOf returns what the last look at the claims came to that a VMI's guest has left.
+func (r *Reconciler) seenOf(vmi *v1.VirtualMachineInstance) map[types.UID]Verdict {
+	if all, ok := r.seen.Load(client.ObjectKeyFromObject(vmi)); ok {
+		return all.(map[types.UID]Verdict)
 	}
-	s := c.Spec.DataSourceRef
-	return s != nil && s.Kind == kindClaim && s.Name == from && (s.Namespace == nil || *s.Namespace == c.Namespace)
+	return nil
+}
+
+// remember keeps what a look came to for the next.
+func (r *Reconciler) remember(vmi *v1.VirtualMachineInstance, seen map[types.UID]Verdict) {
+	if len(seen) == 0 {
+		r.seen.Delete(client.ObjectKeyFromObject(vmi))
+		return
+	}
+	r.seen.Store(client.ObjectKeyFromObject(vmi), seen)
+}
+
+// mark has claims say that the guest of a VMI leaves them. What is gone has nothing to say.
+func (r *Reconciler) mark(
+	ctx context.Context, vmi *v1.VirtualMachineInstance, claims []*corev1.PersistentVolumeClaim,
+) error {
+	for _, claim := range claims {
+		claim = claim.DeepCopy()
+		err := r.writes.Change(ctx, claim, func() {
+			metav1.SetMetaDataAnnotation(&claim.ObjectMeta, volumemigration.LeftAnnotation, string(vmi.UID))
+		})
+		if client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("write annotation %s of claim %s: %w", volumemigration.LeftAnnotation, claim.Name, err)
+		}
+	}
+	return nil
 }
 
 // lookAtSources finds the claims that the guest leaves.

@@ -18,6 +18,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/types"
 	v1 "kubevirt.io/api/core/v1"
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -53,9 +54,11 @@ type View struct {
 	Users map[string]string
 	// Sources are the claims from which disks are to be copied, by name, before status.migratedVolumes has them.
 	Sources map[string]*corev1.PersistentVolumeClaim
-	// VM is the VMI's, and Left the claims that its guest has left, by name: known once nothing is being copied.
+	// VM is the VMI's, and Left the claims that its guest has left, by UID: known once nothing is being copied. Seen is
+	// what the last look came to.
 	VM   *v1.VirtualMachine
-	Left map[string]LeftClaim
+	Left map[types.UID]LeftClaim
+	Seen map[types.UID]Verdict
 	// Migrations are all of the VMI.
 	Migrations []*v1.VirtualMachineInstanceMigration
 	// Settled says that all components are up to date: an older virt-handler would send the guest without its disks.
@@ -69,8 +72,11 @@ type Step struct {
 	Cancel []*v1.VirtualMachineInstanceMigration
 	// Migrate is the name of a migration to make; "" means none.
 	Migrate string
-	// Delete are claims, or their DataVolumes, that the guest has left.
+	// Mark are claims that are to say that the guest leaves them, before the status does.
+	Mark []*corev1.PersistentVolumeClaim
+	// Delete are claims, or their DataVolumes, that the guest has left, and Seen is what this look came to of others.
 	Delete []client.Object
+	Seen   map[types.UID]Verdict
 	// Events are those of the VMI, and Failed is what the step ends with.
 	Events []notice
 	Failed error
@@ -157,6 +163,7 @@ func (s *Step) copy(view View) {
 	}
 	if !equality.Semantic.DeepEqual(described, vmi.Status.MigratedVolumes) {
 		s.Status.MigratedVolumes = described
+		s.mark(view)
 		s.Failed = volumemigration.SetLeft(&s.Status, volumemigration.Leaves(vmi, view.Sources), view.Now)
 		s.say(view, reasonCopying, text(vmi))
 		return // The guest's node says then whether it can move.

@@ -3,6 +3,7 @@ package volumemigrationcontroller
 import (
 	"context"
 	"fmt"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -19,7 +20,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	"github.com/virtkit/virtkit/pkg/controller/cdi"
 	"github.com/virtkit/virtkit/pkg/controller/migrationcontroller"
 	"github.com/virtkit/virtkit/pkg/controller/vmicontroller"
 	"github.com/virtkit/virtkit/pkg/controller/workloadupdatecontroller"
@@ -30,18 +30,38 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/volumemigration"
 )
 
-// Reconciler reads VMIs, claims, migrations and the KubeVirt resource from Client's cache, DataVolumes where there are
-// any, and (from Live) the pods that use the new claims, and all that may use those which a guest has left. It writes
-// of VMIs status.migratedVolumes and two conditions, and migrations; it deletes claims and DataVolumes that a guest has
-// left. It needs the indexes of packages vmicontroller and migrationcontroller.
+// Reconciler reads VMIs, claims, migrations and the KubeVirt resource from Client's cache, DataVolumes and
+// VolumeSnapshots where there are any, and (from Live) the pods that use the new claims, and all that may use those
+// which a guest has left. It writes of VMIs status.migratedVolumes and two conditions, of claims an annotation, and
+// migrations; it deletes claims and DataVolumes that a guest has left. It needs the indexes of packages vmicontroller
+// and migrationcontroller.
 type Reconciler struct {
 	Client   client.Client
 	Live     client.Reader
 	Recorder record.EventRecorder
 	Now      func() time.Time
-	CDI      *cdi.Access
+	CDI      DataVolumes
+	// VolumeSnapshots may be of the claims that a guest has left.
+	VolumeSnapshots Kind
 
 	writes *frame.Writes
+	// seen has the last look at the claims that a guest has left, by the VMI's name: what is forgotten with the process
+	// is looked at again.
+	seen sync.Map
+}
+
+// Kind is a kind that the cluster may lack (pkg/controller/optional).
+type Kind interface {
+	// Settled reports whether it is known whether the cluster has it.
+	Settled(ctx context.Context) (bool, error)
+	List(ctx context.Context, into client.ObjectList, options ...client.ListOption) error
+}
+
+// DataVolumes are CDI's (pkg/controller/cdi).
+type DataVolumes interface {
+	Kind
+	Installed() bool
+	Get(ctx context.Context, namespace, name string) (*cdiv1.DataVolume, error)
 }
 
 // SetupWithManager registers the reconciler.
@@ -54,7 +74,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 			builder.WithPredicates(ends)).
 		Watches(&corev1.PersistentVolumeClaim{}, handler.EnqueueRequestsFromMapFunc(r.ofClaim)).
 		Complete(&frame.Frame[*v1.VirtualMachineInstance, View, Step]{
-			Writes: r.writes, Look: r.look, Next: Next, Apply: r.apply,
+			Writes: r.writes, Look: r.look, Next: Next, Apply: r.apply, Gone: r.forget,
 		})
 }
 
@@ -173,8 +193,19 @@ func (r *Reconciler) lookAtUsers(ctx context.Context, view *View) error {
 	return nil
 }
 
-// apply does what the step says. The status comes first: the guest's node copies what it says.
+// forget drops what is remembered of a VMI that is gone.
+func (r *Reconciler) forget(_ context.Context, key types.NamespacedName) error {
+	r.seen.Delete(key)
+	return nil
+}
+
+// apply does what the step says. The status comes before what rests on it, since the guest's node copies what it says;
+// and after the marks on claims, which it rests on.
 func (r *Reconciler) apply(ctx context.Context, view View, step *Step) error {
+	if err := r.mark(ctx, view.VMI, step.Mark); err != nil {
+		return err
+	}
+	r.remember(view.VMI, step.Seen)
 	if err := frame.PatchStatus(ctx, r.writes, view.VMI, &view.VMI.Status, step.Status); err != nil {
 		return err
 	}

@@ -23,15 +23,20 @@ const (
 )
 
 // LeftCondition is on a VMI while claims are known that its guest leaves; its message is JSON of a list of Left. A
-// claim is deleted only if it is there with its UID: the status, unlike labels and annotations, is virtkit's alone.
+// claim is deleted only if it is there with its UID, and has LeftAnnotation: the status is what tenants cannot write,
+// and the claim what the guest's node cannot.
 //
-//	status: data is on claim data, UID 1234 ─► the disk is copied ─► claim data is deleted, if it may be ─► status
+//	claim data: left by VMI 99 ─► status: data is on claim data, UID 1234 ─► the disk is copied
+//	─► claim data is deleted, if it may be ─► status
 //
 // What of a list is left when the guest ends is forgotten with the VMI, and the claims are kept.
-const LeftCondition v1.VirtualMachineInstanceConditionType = "virtkit.io/ClaimsLeft"
+const LeftCondition v1.VirtualMachineInstanceConditionType = conditions.ClaimsLeft
+
+// LeftAnnotation is on a claim from which virt-controller has a disk copied: the UID of the VMI, whose guest leaves it.
+const LeftAnnotation = "virtkit.io/left-by"
 
 // reasonLeft is the reason of LeftCondition.
-const reasonLeft = "DisksCopied"
+const reasonLeft = "DisksAreCopied"
 
 // Left is a claim that a guest leaves, or has left.
 type Left struct {
@@ -78,6 +83,11 @@ func Leaves(vmi *v1.VirtualMachineInstance, from map[string]*corev1.PersistentVo
 		out = append(out, Left{m.Volume, m.From, claim.UID})
 	}
 	return out
+}
+
+// IsLeftBy reports whether a claim has LeftAnnotation with the UID of a VMI.
+func IsLeftBy(claim *corev1.PersistentVolumeClaim, vmi *v1.VirtualMachineInstance) bool {
+	return vmi.UID != "" && claim.Annotations[LeftAnnotation] == string(vmi.UID)
 }
 
 // DeletesClaims reports whether a claim of a StorageClass, which may be nil, is deleted once a VM's guest has left it:
