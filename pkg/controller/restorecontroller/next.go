@@ -175,7 +175,8 @@ func (v *View) awaitTarget() Step {
 	if v.Restore.Spec.TargetReadinessPolicy != nil {
 		policy = *v.Restore.Spec.TargetReadinessPolicy
 	}
-	if v.begun() { // the old VM is not whole any more: it goes on once the guest has ended
+	// Once the old VM is not whole any more, the restore goes on when the guest has ended, or is stopped.
+	if v.begun() && policy != v1beta1.VirtualMachineRestoreStopTarget {
 		policy = v1beta1.VirtualMachineRestoreWaitEventually
 	}
 	wait := func(text, event string) Step {

@@ -80,6 +80,7 @@ func TestOutcome(t *testing.T) {
 func TestBegunWaitsForAGuest(t *testing.T) {
 	for _, policy := range []v1beta1.TargetReadinessPolicy{
 		v1beta1.VirtualMachineRestoreFailImmediate, v1beta1.VirtualMachineRestoreWaitGracePeriodAndFail,
+		v1beta1.VirtualMachineRestoreStopTarget,
 	} {
 		v := begunView(t)
 		v.VMI, v.Restore.Spec.TargetReadinessPolicy = &v1.VirtualMachineInstance{}, &policy
@@ -87,6 +88,9 @@ func TestBegunWaitsForAGuest(t *testing.T) {
 		step := Next(*v)
 		if conditions.Find(step.Status.Conditions, v1beta1.ConditionFailure) != nil || step.Release {
 			t.Errorf("%s: %+v", policy, step)
+		}
+		if stops := policy == v1beta1.VirtualMachineRestoreStopTarget; step.Stop.None() == stops {
+			t.Errorf("%s: it stops %+v", policy, step.Stop)
 		}
 	}
 }
