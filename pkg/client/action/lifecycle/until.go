@@ -19,7 +19,6 @@ import (
 	"github.com/virtkit/virtkit/pkg/client/action/wait"
 	"github.com/virtkit/virtkit/pkg/vm/conditions"
 	"github.com/virtkit/virtkit/pkg/vm/life"
-	"github.com/virtkit/virtkit/pkg/vm/volumemigration"
 )
 
 // Until returns the state of a machine in which a verb is done. instance is the UID of the instance that was there
@@ -219,7 +218,7 @@ func failure(m *v1.VirtualMachineInstanceMigration) error {
 		why = state.FailureReason
 	} else {
 		for _, c := range m.Status.Conditions {
-			if c.Message != "" && c.Type != volumemigration.MadeCondition {
+			if c.Message != "" && !conditions.Note(c.Type) {
 				why = c.Message
 			}
 		}

@@ -1,6 +1,7 @@
 package dashboardcmd
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -52,7 +53,8 @@ func (a *actions) RemoveImage(ctx context.Context, image *store.Image) error {
 	if err == nil {
 		err = images.Remove(ctx, a.client, image.Namespace, image.Name, image.UID, false)
 	}
-	return a.noted(err, "image rm", image.Namespace+"/"+image.Ref)
+	// An upload without an image has no Ref.
+	return a.noted(err, "image rm", image.Namespace+"/"+cmp.Or(image.Ref, image.Name))
 }
 
 // CreateFromImage makes a machine whose disk is a copy of an image.

@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -54,6 +55,16 @@ func TestImageIsRemoved(t *testing.T) {
 	}
 	entries, err := journal.File{Path: filepath.Join(state, "virtkit", "journal.jsonl")}.Read()
 	if err != nil || len(entries) != 1 || entries[0].Verb != "image rm" {
+		t.Errorf("journal %+v, %v", entries, err)
+	}
+	api.Put("/api/v1/namespaces/prod/persistentvolumeclaims", corev1.PersistentVolumeClaimList{})
+	if err := a.RemoveImage(t.Context(), &store.Image{Namespace: "prod", Name: "debian-13", UID: "u1"}); err != nil {
+		t.Errorf("an upload without an image: %v", err)
+	}
+	entries, err = journal.File{Path: filepath.Join(state, "virtkit", "journal.jsonl")}.Read()
+	if err != nil || !slices.ContainsFunc(entries, func(e journal.Entry) bool {
+		return slices.Equal(e.Arguments, []string{"prod/debian-13"})
+	}) {
 		t.Errorf("journal %+v, %v", entries, err)
 	}
 	if why := a.ForbiddenTo("prod", "create", page.Exports); why != "" {

@@ -265,6 +265,9 @@ func (p *page) conditions(r *describe.Report) {
 	}
 	if r.VMI != nil {
 		for _, c := range r.VMI.Status.Conditions {
+			if conditions.Note(c.Type) {
+				continue
+			}
 			add("vmi", string(c.Type), c.Status, c.LastTransitionTime.Time, c.Reason, c.Message)
 		}
 	}

@@ -168,7 +168,7 @@ func imageUsers(w *World) map[store.Key][]*store.Machine {
 				continue
 			}
 			of := claim.Key()
-			if claim.Ref == "" && claim.Of != "" {
+			if claim.Phase == "" && claim.Of != "" { // one with a phase is a row of its own
 				of.Name = claim.Of
 			}
 			out[of] = append(out[of], m)

@@ -15,6 +15,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/client/store"
 	"github.com/virtkit/virtkit/pkg/client/tui/theme"
 	"github.com/virtkit/virtkit/pkg/client/tui/widget"
+	vmconditions "github.com/virtkit/virtkit/pkg/vm/conditions"
 	"github.com/virtkit/virtkit/pkg/vm/qos"
 )
 
@@ -154,6 +155,9 @@ func (s sections) conditions() []string {
 	if vmi := s.details.VMI; vmi != nil {
 		for _, c := range vmi.Status.Conditions {
 			seen[string(c.Type)] = true
+			if vmconditions.Note(c.Type) {
+				continue
+			}
 			add(string(c.Type), c.Status, c.LastTransitionTime.Time, c.Reason, c.Message)
 		}
 	}
