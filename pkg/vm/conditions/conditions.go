@@ -71,8 +71,8 @@ func Set[C Condition](list *[]C, next C, now time.Time) {
 	*have = next
 }
 
-// ClaimsLeft and ClaimsMade are conditions of a VMI and of a migration whose messages are notes of virt-controller about
-// claims (package volumemigration).
+// ClaimsLeft and ClaimsMade are conditions of a VMI and of a migration whose messages are notes of virt-controller
+// about claims (package volumemigration).
 const (
 	ClaimsLeft = "virtkit.io/ClaimsLeft"
 	ClaimsMade = "virtkit.io/ClaimsMade"
