@@ -130,10 +130,10 @@ func virtHandlerPolicies(t *testing.T) []admissionv1.ValidatingAdmissionPolicy {
 		if !bound[policy.Name] || *policy.Spec.FailurePolicy != admissionv1.Fail {
 			t.Errorf("policy %s does not refuse everywhere", policy.Name)
 		}
-		conditions := policy.Spec.MatchConditions
-		if len(conditions) != 1 ||
-			!strings.Contains(conditions[0].Expression, "'"+serviceAccounts+names.VirtHandler+"'") {
-			t.Errorf("policy %s is not about virt-handler: %v", policy.Name, conditions)
+		matching := policy.Spec.MatchConditions
+		if len(matching) != 1 ||
+			!strings.Contains(matching[0].Expression, "'"+serviceAccounts+names.VirtHandler+"'") {
+			t.Errorf("policy %s is not about virt-handler: %v", policy.Name, matching)
 		}
 	}
 	return policies
