@@ -29,7 +29,7 @@ func TestVolumeMigration(tt *testing.T) {
 	_, err := cluster.CreateNode(t.ctx, "node-copy")
 	t.must(err)
 	t.boundClaim("old", "csi")
-	t.runOnClaim()
+	source := t.runOnClaim()
 
 	// The claim is not there, and then another pod has it.
 	t.exchange(t.volume(v1.VolumeSource{PersistentVolumeClaim: claimSource("new")}))
@@ -124,6 +124,8 @@ func TestVolumeMigration(tt *testing.T) {
 	if conditions.Find(vm.Status.Conditions, v1.VirtualMachineRestartRequired) != nil {
 		t.Errorf("conditions %+v", vm.Status.Conditions)
 	}
+	t.claimStays("old") // its pod has it still
+	t.must(cluster.SetPodStatus(t.ctx, source, func(s *corev1.PodStatus) { s.Phase = corev1.PodSucceeded }))
 	t.eventually("claim old is deleted", func() (bool, error) {
 		old := &corev1.PersistentVolumeClaim{}
 		err := cluster.Client.Get(t.ctx, t.key("old"), old)
@@ -176,7 +178,8 @@ func claimSource(name string) *v1.PersistentVolumeClaimVolumeSource {
 }
 
 // runOnClaim has the VM demo run with a disk on claim old, and says of its guest what virt-handler would.
-func (t *test) runOnClaim() {
+// It returns the guest's pod.
+func (t *test) runOnClaim() *corev1.Pod {
 	t.Helper()
 	vm := t.createVM(v1.RunStrategyHalted, "old")
 	before := vm.DeepCopy()
@@ -188,7 +191,7 @@ func (t *test) runOnClaim() {
 		})
 	}
 	t.must(cluster.Client.Patch(t.ctx, vm, client.MergeFrom(before)))
-	t.run("node01")
+	_, pod := t.run("node01")
 	t.changeVMI(func(s *v1.VirtualMachineInstanceStatus) {
 		for i := range s.VolumeStatus {
 			s.VolumeStatus[i].Size = 1 << 20
@@ -197,6 +200,7 @@ func (t *test) runOnClaim() {
 			Type: v1.VirtualMachineInstanceIsMigratable, Status: corev1.ConditionTrue,
 		})
 	})
+	return pod
 }
 
 // volume sets what the VM's volume old is of.
