@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/virtkit/virtkit/pkg/launcher/hypervisor"
+	"github.com/virtkit/virtkit/pkg/launcher/lifecycle"
 )
 
 // connection waits for a connection to the daemon.
@@ -82,8 +83,18 @@ func (g *guest) listen(ctx context.Context, conn hypervisor.Connection) {
 		defer ticker.Stop()
 		ticks = ticker.C
 	}
+	var late *hypervisor.End // came before the event of the domain's start
+	var unheard <-chan time.Time
 	for {
 		select {
+		case <-unheard:
+			unheard = nil
+			if g.stillStarting() {
+				unheard = time.After(relook)
+				continue
+			}
+			g.hear(conn)
+			g.end(ctx, conn, *late)
 		case <-ticks:
 			if g.lostQEMU() {
 				g.missed(ctx, conn)
@@ -92,12 +103,19 @@ func (g *guest) listen(ctx context.Context, conn hypervisor.Connection) {
 			if e.StoppedToMove {
 				g.noteStop()
 			}
+			if e.Started {
+				g.hear(conn)
+				unheard = nil
+			}
 			switch {
 			case !ok:
 				return
 			case e.End != nil && g.end(ctx, conn, *e.End):
 			default:
 				g.refresh(ctx, conn, false)
+				if e.End != nil && g.waitsToHear(conn) {
+					late, unheard = e.End, time.After(relook)
+				}
 			}
 		case <-ctx.Done():
 			return
@@ -140,7 +158,8 @@ func (g *guest) missed(ctx context.Context, conn hypervisor.Connection) {
 
 // end takes an end that the daemon reported, and reports whether the guest has ended. It has not while it is there: a
 // domain that could not be created ends, too, and a domain that is created at once after it may exist, or be about to,
-// before the report of that end comes.
+// before the report of that end comes. Nor has it where the guest may be gone already, but its start is still to be
+// reported: the daemon reports in order, so such an end is of a domain before it.
 func (g *guest) end(ctx context.Context, conn hypervisor.Connection, end hypervisor.End) bool {
 	take := func(start int) bool {
 		g.mu.Lock()
@@ -155,6 +174,9 @@ func (g *guest) end(ctx context.Context, conn hypervisor.Connection, end hypervi
 		g.mu.Lock()
 		start := g.starts
 		g.mu.Unlock()
+		if g.waitsToHear(conn) {
+			return false
+		}
 		if _, err := conn.Domain(ctx); err == nil {
 			return false
 		}
@@ -162,4 +184,27 @@ func (g *guest) end(ctx context.Context, conn hypervisor.Connection, end hypervi
 			return true
 		}
 	}
+}
+
+// hear records that the start of the domain was reported over the connection, or that this is not waited for any more.
+func (g *guest) hear(conn hypervisor.Connection) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.unheard == conn {
+		g.unheard = nil
+	}
+}
+
+// waitsToHear reports whether a domain is created over the connection, or was, whose start is still to be reported.
+func (g *guest) waitsToHear(conn hypervisor.Connection) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.unheard == conn
+}
+
+// stillStarting reports whether the domain is being created.
+func (g *guest) stillStarting() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.life.Now() == lifecycle.Starting
 }

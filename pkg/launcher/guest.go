@@ -39,6 +39,8 @@ type guest struct {
 	early *hypervisor.End
 	// starts counts the times that a domain was about to be created, or was.
 	starts int
+	// unheard is the connection over which a domain is created, or was, until the event of its start is taken.
+	unheard hypervisor.Connection
 	// inherited says that the present connection found the guest here: an end that comes later is an event of this
 	// connection.
 	inherited bool
@@ -180,6 +182,9 @@ func (g *guest) createBy(
 	g.starts++
 	g.applyLocked(lifecycle.Start)
 	state := g.life.Now()
+	if state == lifecycle.Starting {
+		g.unheard = conn
+	}
 	g.mu.Unlock()
 	if state != lifecycle.Starting {
 		return fmt.Errorf("the guest cannot be started: it is %s", state)
@@ -193,7 +198,7 @@ func (g *guest) createBy(
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if err != nil {
-		g.early = nil
+		g.early, g.unheard = nil, nil
 		g.applyLocked(lifecycle.FailStart)
 		return err
 	}

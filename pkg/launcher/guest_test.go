@@ -290,6 +290,44 @@ func TestLateEndOfFailedCreate(t *testing.T) {
 	})
 }
 
+// The end of a domain that could not be created may be heard of when the next one is gone already, which has ended
+// as its own event says.
+func TestLateEndOfFailedCreateAfterTheEnd(t *testing.T) {
+	withGuest(t, func(t *testing.T, m *memory, g *guest) {
+		synctest.Wait()
+		looks := make(chan struct{})
+		m.mu.Lock()
+		m.createErr, m.busy = errors.New("no memory left"), looks // the look at that event takes long
+		m.mu.Unlock()
+		if err := g.create(t.Context(), "<domain/>", false, func(*pb.GuestState) {}); err == nil {
+			t.Fatal("it was created")
+		}
+		synctest.Wait()
+		m.mu.Lock()
+		m.createErr, m.busy = nil, nil
+		m.mu.Unlock()
+		mustCreate(t, g)
+		m.end(hypervisor.End{Outcome: hypervisor.Shutdown, Reason: "shutdown"})
+		close(looks)
+		expect(t, g, shutOff, "shutdown")
+	})
+}
+
+// An end is taken in the end, also where the event of the start before it never comes.
+func TestEndWithoutStart(t *testing.T) {
+	withGuest(t, func(t *testing.T, m *memory, g *guest) {
+		m.onCreate = func() {
+			g.mu.Lock()
+			defer g.mu.Unlock()
+			g.unheard = g.conn
+		}
+		mustCreate(t, g)
+		m.end(hypervisor.End{Outcome: hypervisor.Crashed, Reason: "failed"})
+		time.Sleep(2 * relook) // of the bubble
+		expect(t, g, crashed, "failed")
+	})
+}
+
 // TestLateEndsOfFailedCreates has the word of each failed start come at any moment of the next one.
 func TestLateEndsOfFailedCreates(t *testing.T) {
 	for range 200 {

@@ -176,7 +176,7 @@ func (c *memoryConnection) Create(_ context.Context, xml string, paused bool) er
 	if paused {
 		c.m.domain.Run, c.m.domain.Reason = hypervisor.Paused, "user"
 	}
-	c.m.notify(hypervisor.Event{})
+	c.m.notify(hypervisor.Event{Started: true})
 	hook := c.m.onCreate
 	c.m.mu.Unlock()
 	if hook != nil {

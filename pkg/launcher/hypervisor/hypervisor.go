@@ -210,6 +210,9 @@ type RequestStats struct{ Requests, Bytes, Time uint64 }
 type Event struct {
 	// End is set when the domain is gone; otherwise something changed, and Domain returns the new state.
 	End *End
+	// Started says that the domain has been created here. Ends that are reported before it are of domains before this
+	// one, also of those that could not be created.
+	Started bool
 	// StoppedToMove says that the domain has just been stopped, for what is left of it to be copied by its migration.
 	StoppedToMove bool
 }

@@ -124,7 +124,7 @@ func (c *connection) send(e hypervisor.Event) {
 	select {
 	case c.events <- e:
 	default:
-		if e.End == nil {
+		if e.End == nil && !e.Started {
 			return // the waiting ones make the launcher look again, too
 		}
 		<-c.events

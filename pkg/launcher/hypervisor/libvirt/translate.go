@@ -81,14 +81,14 @@ func notAsked(state libvirt.DomainState, _ int, err error) error {
 	return hypervisor.ErrPaused // one that runs has been resumed meanwhile
 }
 
-// lifecycle turns libvirt's event into ours: the end of the domain, or something changed.
+// lifecycle turns libvirt's event into ours: the end of the domain, its start, or something changed.
 func lifecycle(e *libvirt.DomainEventLifecycle) hypervisor.Event {
 	if e.Event == libvirt.DOMAIN_EVENT_SUSPENDED {
 		detail := libvirt.DomainEventSuspendedDetailType(e.Detail)
 		return hypervisor.Event{StoppedToMove: detail == libvirt.DOMAIN_EVENT_SUSPENDED_MIGRATED}
 	}
 	if e.Event != libvirt.DOMAIN_EVENT_STOPPED {
-		return hypervisor.Event{}
+		return hypervisor.Event{Started: e.Event == libvirt.DOMAIN_EVENT_STARTED}
 	}
 	end := hypervisor.End{Outcome: hypervisor.Crashed, Reason: hypervisor.ReasonFailed}
 	switch libvirt.DomainEventStoppedDetailType(e.Detail) {

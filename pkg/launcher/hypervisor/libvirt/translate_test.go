@@ -105,6 +105,14 @@ func TestLifecycle(t *testing.T) {
 	if got := lifecycle(&libvirt.DomainEventLifecycle{Event: libvirt.DOMAIN_EVENT_RESUMED}); got.End != nil {
 		t.Errorf("a domain that is resumed has ended: %+v", got.End)
 	}
+	for event, want := range map[libvirt.DomainEventType]bool{
+		libvirt.DOMAIN_EVENT_STARTED: true, libvirt.DOMAIN_EVENT_RESUMED: false, libvirt.DOMAIN_EVENT_DEFINED: false,
+		libvirt.DOMAIN_EVENT_STOPPED: false,
+	} {
+		if got := lifecycle(&libvirt.DomainEventLifecycle{Event: event}); got.Started != want {
+			t.Errorf("event %d: started %v", event, got.Started)
+		}
+	}
 }
 
 const domainXML = `<domain type='qemu'>
