@@ -1,6 +1,5 @@
 #!/usr/bin/env bash
-# test.sh SUITE... runs test suites, cheap ones best named first: the first that fails ends the run. Unit and integration,
-# named one after the other, run side by side.
+# test.sh SUITE... runs test suites, cheap ones best named first: the first that fails ends the run.
 #
 #   lint         format, vet, staticcheck, the arrows between packages
 #   generated    generated files are what their generators write
@@ -32,7 +31,7 @@ generated() {
 
 unit() {
 	[ -e cmd/virt-local/internal/payload/files/virt-local-csi-node ] || cmd/virt-local/build # what it embeds comes first
-	go test ./...
+	go test ./... 2>&1 | summed
 	# Needs a C compiler, but neither libvirt nor its headers.
 	CGO_ENABLED=1 go test -tags libvirt_dlopen ./pkg/launcher/hypervisor/libvirt
 	for m in "${modules[@]}"; do go -C "$m" test ./...; done
@@ -42,7 +41,7 @@ integration() {
 	dev/deps.sh
 	make --no-print-directory build
 	# They mostly wait, each for a control plane of its own.
-	packages_with integration | xargs go test -tags integration -count=1 -p 4 -timeout 20m
+	packages_with integration | xargs go test -tags integration -count=1 -p 4 -timeout 20m 2>&1 | summed
 	sanity
 }
 
@@ -119,26 +118,6 @@ chaos() {
 	go test -tags chaos -count=1 -timeout 0 -v -run '^TestChaos$' ./tests/chaos | failures_last
 }
 
-# beside FIRST SECOND runs two suites side by side: what the first prints is seen at once, what the second prints when
-# both have ended. At the end stands what failed.
-beside() {
-	local out status=0 second
-	out=$(mktemp -d)
-	("$2") >"$out/$2" 2>&1 &
-	second=$!
-	{ ("$1") 2>&1 | tee "$out/$1"; } &
-	wait $! || status=1
-	wait "$second" || status=1
-	dev/step.sh "Tested beside $1: $2"
-	cat "$out/$2"
-	if [ "$status" != 0 ]; then
-		printf '\n== Failed:\n'
-		(cd "$out" && grep -E '^(--- FAIL|FAIL|panic: |fatal error: |make: )' "$1" "$2") || true
-	fi
-	rm -r "$out"
-	return $status
-}
-
 # failed LOG... says which tests failed, and the last that each said.
 failed() {
 	awk -v lines=40 -f dev/failed.awk "$@"
@@ -157,6 +136,20 @@ failures_last() {
 	return $status
 }
 
+# summed passes on what go test prints, and repeats at its end what failed.
+summed() {
+	local log status=0
+	log=$(mktemp)
+	tee "$log"
+	if grep -q '^FAIL' "$log"; then
+		printf '\n== Failed:\n'
+		grep -E '^(--- FAIL|FAIL|panic: |fatal error: )' "$log"
+		status=1
+	fi
+	rm "$log"
+	return $status
+}
+
 # packages_with TAG lists the packages that have files for the build tag.
 packages_with() {
 	git ls-files -co --exclude-standard -- '*_test.go' ':!tests/compat' ':!cmd/virt-local' ':!cmd/virt-local-csi' |
@@ -164,15 +157,6 @@ packages_with() {
 }
 
 while [ $# -gt 0 ]; do
-	if [ "$1 ${2-}" = "unit integration" ]; then
-		# Integration mostly waits. What both need is built before, once.
-		dev/deps.sh
-		make --no-print-directory build
-		dev/step.sh "Testing: unit, and integration beside it"
-		beside unit integration
-		shift 2
-		continue
-	fi
 	dev/step.sh "Testing: $1"
 	"$1"
 	shift
