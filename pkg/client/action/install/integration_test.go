@@ -66,6 +66,16 @@ type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
+// deadline is a context whose deadline comes when the context is cancelled.
+type deadline struct{ context.Context }
+
+func (d deadline) Err() error {
+	if d.Context.Err() != nil {
+		return context.DeadlineExceeded
+	}
+	return nil
+}
+
 func install(t *testing.T, i *Installer, s Settings) map[Change]int {
 	t.Helper()
 	results, err := i.Install(t.Context(), objects(t, s), false)
@@ -210,6 +220,32 @@ func TestInstallAndUninstall(t *testing.T) {
 		if diff := cmp.Diff(map[Change]int{Configured: 4, Unchanged: len(all) - 4},
 			install(t, i, Settings{Tag: "v2"})); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
+		}
+	})
+
+	t.Run("too little time", func(t *testing.T) {
+		over, cancel := context.WithCancel(ctx)
+		defer cancel()
+		config := rest.CopyConfig(i.Config)
+		writes := 0
+		config.Wrap(func(next http.RoundTripper) http.RoundTripper {
+			return roundTripper(func(r *http.Request) (*http.Response, error) {
+				if r.Method != http.MethodGet {
+					if writes++; writes > 3 {
+						cancel()
+					}
+				}
+				return next.RoundTrip(r)
+			})
+		})
+		slow, err := New(config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		results, err := slow.Install(deadline{over}, all, true)
+		if want := fmt.Sprintf("timed out after 3 of %d objects", len(all)); len(results) != 3 ||
+			!errors.Is(err, action.ErrTimeout) || err.Error() != want {
+			t.Errorf("%d results: %v, want %s", len(results), err, want)
 		}
 	})
 

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	base "github.com/virtkit/virtkit/pkg/client/action"
 	action "github.com/virtkit/virtkit/pkg/client/action/install"
 	"github.com/virtkit/virtkit/pkg/client/cli"
 	"github.com/virtkit/virtkit/pkg/names"
@@ -208,6 +209,9 @@ func (o *Options) install(
 	if err != nil {
 		if !dryRun {
 			o.Factory.IO.Interrupted(err, "a part is applied; `%s install` again goes on", o.Factory.Program)
+			if errors.Is(err, base.ErrTimeout) {
+				err = fmt.Errorf("%w; `%s install` again goes on", err, o.Factory.Program)
+			}
 		}
 		return results, note, err
 	}

@@ -127,7 +127,9 @@ func TestInstallAsTyped(t *testing.T) {
 	all := items(t, out)
 
 	// Without a node nothing gets ready, which is said; all is applied.
-	_, stderr = v.run(cli.ExitTimeout, "install", "--timeout", "20s") // of which applying takes some on a busy machine
+	v.run(cli.ExitOK, "install", "--wait=false")
+	v.unwatched()
+	_, stderr = v.run(cli.ExitTimeout, "install", "--timeout", "30s") // of which applying takes some on a busy machine
 	v.says(stderr, "error: .*virt-api.* ready.*Everything is applied; `virtctl install` again goes on waiting")
 
 	// Again, over itself: nothing changes.
