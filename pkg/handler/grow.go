@@ -48,9 +48,9 @@ func (s *session) grow(ctx context.Context, client launcherpb.LauncherClient, vm
 	if err != nil {
 		return fmt.Errorf("encode VirtualMachineInstance: %w", err)
 	}
-	ctx, cancel := context.WithTimeout(ctx, growTimeout)
+	limited, cancel := context.WithTimeout(ctx, growTimeout)
 	defer cancel()
-	response, err := client.GrowVolumes(ctx, &launcherpb.GrowVolumesRequest{VmiJson: encoded})
+	response, err := client.GrowVolumes(limited, &launcherpb.GrowVolumesRequest{VmiJson: encoded})
 	next := vmistatus.Growth{Key: key, Sizes: response.GetSizes()}
 	switch {
 	case grpcstatus.Code(err) == codes.Unimplemented:
@@ -69,6 +69,6 @@ func (s *session) grow(ctx context.Context, client launcherpb.LauncherClient, vm
 			err = errors.New(next.Failure)
 		}
 	}
-	s.publish(true, func(o *observation) { o.Growth = next })
+	s.report(ctx, true, func(o *observation) { o.Growth = next })
 	return err
 }

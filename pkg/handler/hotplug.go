@@ -82,7 +82,7 @@ func tasks(vmi *v1.VirtualMachineInstance) []task {
 func (s *session) keepPlugged(ctx context.Context, client launcherpb.LauncherClient, process *podfs.Process) {
 	failed := setbacks{}
 	s.sync(ctx, "hotplug", plugRetryMost, func(vmi *v1.VirtualMachineInstance) (time.Duration, error) {
-		s.plugAll(vmi, failed, func(t task) (vmistatus.Volume, error) {
+		s.plugAll(ctx, vmi, failed, func(t task) (vmistatus.Volume, error) {
 			return s.plugOne(ctx, client, process, vmi, t)
 		})
 		again := failed.next(s.node.Now())
@@ -96,7 +96,7 @@ func (s *session) keepPlugged(ctx context.Context, client launcherpb.LauncherCli
 // plugAll goes over all hotplugged volumes once. One that fails does not hold up the others, and is left alone until
 // its time comes: the VMI changes with each failure, and with much else.
 func (s *session) plugAll(
-	vmi *v1.VirtualMachineInstance, failed setbacks, plug func(task) (vmistatus.Volume, error),
+	ctx context.Context, vmi *v1.VirtualMachineInstance, failed setbacks, plug func(task) (vmistatus.Volume, error),
 ) {
 	if vmi.Status.NodeName != s.node.Name {
 		return // the guest is not here yet, or any more
@@ -113,6 +113,9 @@ func (s *session) plugAll(
 		}
 		v, err := plug(t)
 		v.AttachPod = t.attachPod
+		if err != nil && ctx.Err() != nil {
+			return // by that alone
+		}
 		if err != nil {
 			v.Failure = describe(err)
 			s.log.Warn("hotplug", "volume", t.name, "err", v.Failure, "again", failed.add(t, s.node.Now()))

@@ -58,7 +58,7 @@ func TestFailedVolumeIsLeftAlone(t *testing.T) {
 		return vmistatus.Volume{Mounted: true}, result
 	}
 	for range 600 { // a minute in which the VMI changes all the time
-		s.plugAll(vmi, failed, plug)
+		s.plugAll(t.Context(), vmi, failed, plug)
 		if wait := failed.next(now); wait <= 0 || wait > plugRetryMost {
 			t.Fatalf("the next attempt is in %s", wait)
 		}
@@ -71,11 +71,11 @@ func TestFailedVolumeIsLeftAlone(t *testing.T) {
 		t.Errorf("%d changes, now %+v", changes, s.observation().Volumes["data"])
 	}
 	vmi.Status.VolumeStatus[0].Phase, tries = v1.HotplugVolumeDetaching, 0
-	if s.plugAll(vmi, failed, plug); tries != 1 {
+	if s.plugAll(t.Context(), vmi, failed, plug); tries != 1 {
 		t.Errorf("%d attempts to detach it at once", tries)
 	}
 	now, result = now.Add(plugRetryMost), nil
-	s.plugAll(vmi, failed, plug)
+	s.plugAll(t.Context(), vmi, failed, plug)
 	if tries != 2 || failed.next(now) != 0 {
 		t.Errorf("%d attempts, and %v is left", tries, failed)
 	}

@@ -35,7 +35,7 @@ func (s *session) link(ctx context.Context, client launcherpb.LauncherClient, vm
 	seen := s.observation()
 	if vmi.Status.NodeName != s.node.Name || vmi.DeletionTimestamp != nil ||
 		!relinks(vmi, seen.Guest, seen.Plan, s.target.Annotations) {
-		s.sawLinks("")
+		s.sawLinks(ctx, "")
 		return nil
 	}
 	encoded, err := json.Marshal(vmi)
@@ -48,22 +48,22 @@ func (s *session) link(ctx context.Context, client launcherpb.LauncherClient, vm
 	if err != nil {
 		return fmt.Errorf("encode network plan: %w", err)
 	}
-	ctx, cancel := context.WithTimeout(ctx, linkTimeout)
+	limited, cancel := context.WithTimeout(ctx, linkTimeout)
 	defer cancel()
-	_, err = client.SetInterfaces(ctx, &launcherpb.SetInterfacesRequest{VmiJson: encoded, NetworkPlanJson: plan})
+	_, err = client.SetInterfaces(limited, &launcherpb.SetInterfacesRequest{VmiJson: encoded, NetworkPlanJson: plan})
 	switch {
 	case err == nil:
-		s.sawLinks("")
+		s.sawLinks(ctx, "")
 	case grpcstatus.Code(err) != codes.FailedPrecondition: // the guest only needs longer
-		s.sawLinks(describe(err))
+		s.sawLinks(ctx, describe(err))
 	}
 	return errors.Join(err, unpoliced) // which is tried again until virt-controller has said
 }
 
 // sawLinks publishes why the guest's interfaces could not be changed; empty is that they could.
-func (s *session) sawLinks(failure string) {
+func (s *session) sawLinks(ctx context.Context, failure string) {
 	if s.observation().Unlinked != failure {
-		s.publish(true, func(o *observation) { o.Unlinked = failure })
+		s.report(ctx, true, func(o *observation) { o.Unlinked = failure })
 	}
 }
 

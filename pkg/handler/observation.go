@@ -1,6 +1,7 @@
 package handler
 
 import (
+	"context"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -54,6 +55,14 @@ func (s *session) publish(urgent bool, change func(*observation)) {
 	change(&s.seen)
 	s.mu.Unlock()
 	s.changed(urgent)
+}
+
+// report publishes what an attempt has come to, unless ctx has ended: that one has failed by that alone, and the next
+// session makes another.
+func (s *session) report(ctx context.Context, urgent bool, change func(*observation)) {
+	if ctx.Err() == nil {
+		s.publish(urgent, change)
+	}
 }
 
 // knows publishes whether the process that served the launcher's socket has ended, and the guest with it.

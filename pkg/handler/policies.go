@@ -107,7 +107,7 @@ func (s *session) keepPoliced(ctx context.Context, process *podfs.Process) {
 				failure = describe(err)
 			}
 			if s.observation().Unpoliced != failure {
-				s.publish(true, func(o *observation) { o.Unpoliced = failure })
+				s.report(ctx, true, func(o *observation) { o.Unpoliced = failure })
 			}
 			return 0, err
 		})

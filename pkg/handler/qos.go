@@ -39,7 +39,7 @@ func (s *session) keepRated(ctx context.Context, client launcherpb.LauncherClien
 		if err != nil {
 			failure = describe(err)
 		}
-		s.sawRates(failure)
+		s.sawRates(ctx, failure)
 		return 0, err
 	})
 }
@@ -115,8 +115,8 @@ func rateKey(vmi *v1.VirtualMachineInstance, limits map[string]qos.Disk) string 
 }
 
 // sawRates publishes why the guest is not limited as its VMI says; empty is that it is.
-func (s *session) sawRates(failure string) {
+func (s *session) sawRates(ctx context.Context, failure string) {
 	if s.observation().Unrated != failure {
-		s.publish(true, func(o *observation) { o.Unrated = failure })
+		s.report(ctx, true, func(o *observation) { o.Unrated = failure })
 	}
 }

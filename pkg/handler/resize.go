@@ -28,27 +28,27 @@ func (s *session) keepSized(ctx context.Context, client launcherpb.LauncherClien
 
 func (s *session) size(ctx context.Context, client launcherpb.LauncherClient, vmi *v1.VirtualMachineInstance) error {
 	if vmi.Status.NodeName != s.node.Name || !sizing.MayResize(vmi) {
-		s.sawSize("")
+		s.sawSize(ctx, "")
 		return nil
 	}
 	encoded, err := json.Marshal(vmi)
 	if err != nil {
 		return fmt.Errorf("encode VirtualMachineInstance: %w", err)
 	}
-	ctx, cancel := context.WithTimeout(ctx, resizeTimeout)
+	limited, cancel := context.WithTimeout(ctx, resizeTimeout)
 	defer cancel()
-	_, err = client.Resize(ctx, &launcherpb.ResizeRequest{VmiJson: encoded})
+	_, err = client.Resize(limited, &launcherpb.ResizeRequest{VmiJson: encoded})
 	if err != nil {
-		s.sawSize(describe(err))
+		s.sawSize(ctx, describe(err))
 		return err
 	}
-	s.sawSize("")
+	s.sawSize(ctx, "")
 	return nil
 }
 
 // sawSize publishes why the guest could not be given its size; empty is that it could.
-func (s *session) sawSize(failure string) {
+func (s *session) sawSize(ctx context.Context, failure string) {
 	if s.observation().Unsized != failure {
-		s.publish(true, func(o *observation) { o.Unsized = failure })
+		s.report(ctx, true, func(o *observation) { o.Unsized = failure })
 	}
 }
