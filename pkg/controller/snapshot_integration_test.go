@@ -154,7 +154,7 @@ func TestSnapshots(tt *testing.T) {
 
 	// Without an agent the guest is paused. Its deadline passes.
 	guests.become(snapshots.QuiescedPaused)
-	third := t.snapshot("third", &metav1.Duration{Duration: 4 * time.Second})
+	third := t.snapshot("third", &metav1.Duration{Duration: 15 * time.Second})
 	t.volumeSnapshot(third, "a")
 	failed := t.waitSnapshot(third, "failed", func(s *v1beta1.VirtualMachineSnapshotStatus) bool {
 		return s.Phase == v1beta1.Failed

@@ -50,8 +50,8 @@ type fakeLauncher struct {
 	startErrs []error // given one by one before Start succeeds
 	starts    []*launcherpb.StartRequest
 	shutdowns []time.Duration
-	thaws     []time.Duration // when each was asked for
-	thawErrs  []error         // given one by one before Unfreeze succeeds
+	thaws     []thaw  // what was asked for
+	thawErrs  []error // given one by one before Unfreeze succeeds
 }
 
 func (l *fakeLauncher) set(change func(*launcherpb.GuestState)) {
@@ -328,7 +328,7 @@ func (w *world) vmi() *v1.VirtualMachineInstance {
 // eventually waits for a condition.
 func (w *world) eventually(what string, f func() bool) {
 	w.t.Helper()
-	deadline := time.Now().Add(10 * time.Second)
+	deadline := time.Now().Add(time.Minute)
 	for !f() {
 		if time.Now().After(deadline) {
 			w.t.Fatalf("never happened: %s; VMI: %+v", what, w.vmi().Status)
@@ -353,7 +353,7 @@ func (w *world) wantEvents(reasons ...string) {
 			case e := <-w.events.Events:
 				got = append(got, e)
 				found = strings.Fields(e)[1] == want
-			case <-time.After(5 * time.Second):
+			case <-time.After(time.Minute):
 				w.t.Fatalf("no event %s; got %q", want, got)
 			}
 		}

@@ -170,7 +170,7 @@ func TestHandlerEndsBesideHungStorage(t *testing.T) {
 	go func() { defer close(ended); h.stop() }()
 	select {
 	case <-ended:
-	case <-time.After(10 * time.Second):
+	case <-time.After(time.Minute):
 		t.Error("virt-handler waits for storage that does not answer")
 		release()
 		<-ended
@@ -196,6 +196,7 @@ func TestStuckStepsBounded(t *testing.T) {
 	if n := w.node.steps.count(); n != stuckPerPod {
 		t.Errorf("%d steps are stuck, want %d", n, stuckPerPod)
 	}
+	w.node.stepLimit = time.Hour // the next ones end
 	if err := of(secondPod).do(context.Background(), volumeStep("0"), func() error { return nil }); err != nil {
 		t.Errorf("a step of another pod: %v", err)
 	}
@@ -281,7 +282,7 @@ func TestSilentLauncherHoldsUpItsOwnVMI(t *testing.T) {
 	h.mu.Lock()
 	s := h.sessions[vmiKey]
 	h.mu.Unlock()
-	if !s.end(5 * time.Second) {
+	if !s.end(20 * time.Second) {
 		t.Error("the session waits for the launcher")
 	}
 }

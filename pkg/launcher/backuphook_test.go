@@ -24,7 +24,7 @@ func (l *life) freezer(args ...string) (said string, err error) {
 
 func (l *life) await(what string, is func() bool) {
 	l.t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); !is(); runtime.Gosched() {
+	for deadline := time.Now().Add(time.Minute); !is(); runtime.Gosched() {
 		if time.Now().After(deadline) {
 			l.t.Fatalf("%s: not in time", what)
 		}

@@ -517,7 +517,7 @@ func TestCopyFileLeft(t *testing.T) {
 		} else if err := stream.CloseSend(); err != nil {
 			t.Fatal(err)
 		}
-		for deadline := time.Now().Add(10 * time.Second); left(t, dir) != "" || agent.open() != 0; runtime.Gosched() {
+		for deadline := time.Now().Add(time.Minute); left(t, dir) != "" || agent.open() != 0; runtime.Gosched() {
 			if time.Now().After(deadline) {
 				t.Fatalf("left %s, %d open", left(t, dir), agent.open())
 			}
@@ -562,7 +562,7 @@ func TestCopyFileLeftInAScript(t *testing.T) {
 			defer agent.mu.Unlock()
 			return agent.killed
 		}
-		for deadline := time.Now().Add(10 * time.Second); len(killed()) == 0 || roomIn(dir) != ""; runtime.Gosched() {
+		for deadline := time.Now().Add(time.Minute); len(killed()) == 0 || roomIn(dir) != ""; runtime.Gosched() {
 			if time.Now().After(deadline) {
 				t.Fatalf("%s: killed %v, left %s", name, killed(), left(t, dir))
 			}

@@ -63,7 +63,7 @@ func (l *life) mustUnfreeze() {
 
 func (l *life) awaitRunning() {
 	l.t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); l.isPaused(); runtime.Gosched() {
+	for deadline := time.Now().Add(time.Minute); l.isPaused(); runtime.Gosched() {
 		if time.Now().After(deadline) {
 			l.t.Fatal("the guest is still paused")
 		}

@@ -42,7 +42,7 @@ func gated(t *testing.T) (_ *gate, here, there net.Conn) {
 	}
 	t.Cleanup(func() { here.Close(); b.Close() })
 	for _, conn := range []net.Conn{here, b} {
-		if err := conn.SetDeadline(time.Now().Add(10 * time.Second)); err != nil {
+		if err := conn.SetDeadline(time.Now().Add(time.Minute)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -84,7 +84,7 @@ func TestGate(t *testing.T) {
 			if n, err := here.Read(make([]byte, 1)); n > 0 || err == nil {
 				t.Fatalf("libvirt hears of it: %d bytes, %v", n, err)
 			}
-			if err := here.SetReadDeadline(time.Now().Add(10 * time.Second)); err != nil {
+			if err := here.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
 				t.Fatal(err)
 			}
 			if open {

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -116,35 +117,37 @@ func (s *stuck) Write(b []byte) (int, error) {
 
 // Nobody who writes waits for a log that is not read: what has no room is left out and counted.
 func TestLinesNeverBlock(t *testing.T) {
-	w := &stuck{open: make(chan struct{})}
-	to := newLines(jsonlog.New(w, "virt-launcher", slog.LevelInfo).Handler())
-	const more = 10000
-	began := time.Now()
-	for range queued + 1 + more {
-		to.text("qemu", "x")
-	}
-	if took := time.Since(began); took > 50*patience {
-		t.Errorf("%d lines took %v", queued+1+more, took)
-	}
-	close(w.open)
-	to.close()
-	kept, lost := 0, 0
-	for line := range strings.Lines(w.String()) {
-		var got struct {
-			Msg   string
-			Lines int
+	synctest.Test(t, func(t *testing.T) {
+		w := &stuck{open: make(chan struct{})}
+		to := newLines(jsonlog.New(w, "virt-launcher", slog.LevelInfo).Handler())
+		const more = 10000
+		began := time.Now()
+		for range queued + 1 + more {
+			to.text("qemu", "x")
 		}
-		if err := json.Unmarshal([]byte(line), &got); err != nil {
-			t.Fatal(err)
+		if took := time.Since(began); took > patience {
+			t.Errorf("%d lines took %v", queued+1+more, took)
 		}
-		if got.Msg == "x" {
-			kept++
+		close(w.open)
+		to.close()
+		kept, lost := 0, 0
+		for line := range strings.Lines(w.String()) {
+			var got struct {
+				Msg   string
+				Lines int
+			}
+			if err := json.Unmarshal([]byte(line), &got); err != nil {
+				t.Fatal(err)
+			}
+			if got.Msg == "x" {
+				kept++
+			}
+			lost += got.Lines
 		}
-		lost += got.Lines
-	}
-	if kept < queued || lost == 0 || kept+lost != queued+1+more {
-		t.Errorf("%d lines kept, %d counted as lost", kept, lost)
-	}
+		if kept < queued || lost == 0 || kept+lost != queued+1+more {
+			t.Errorf("%d lines kept, %d counted as lost", kept, lost)
+		}
+	})
 }
 
 // QEMU's log is in the launcher's, each line once, also after the file was cut, and never more than a bound at once.

@@ -2,6 +2,7 @@ package launcher
 
 import (
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -12,6 +13,13 @@ import (
 	pb "github.com/virtkit/virtkit/pkg/launcher/launcherpb"
 	"github.com/virtkit/virtkit/pkg/names"
 )
+
+// ran reports whether a command was run.
+func (a *fakeAgent) ran(command string) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return slices.Contains(a.commands, command)
+}
 
 func TestProbe(t *testing.T) {
 	l := begin(t)
@@ -47,7 +55,15 @@ func TestProbe(t *testing.T) {
 	check(ping, true, "")
 	check(command, true, "")
 	check(probeRequest{Command: []string{"nonsense"}}, false, "No such file")
-	check(probeRequest{Command: []string{"hang"}, Timeout: 100 * time.Millisecond}, false, "not ended in time")
+	// The guest hears of it before its time is over.
+	for timeout := 100 * time.Millisecond; !agent.ran("hang"); timeout *= 2 {
+		got, err := askLauncher(t.Context(), filepath.Join(l.options.RunDir, names.SocketProbe),
+			probeRequest{Command: []string{"hang"}, Timeout: timeout})
+		late := !agent.ran("hang") || strings.Contains(got.Message, "not ended in time")
+		if err != nil || got.Passed || !late {
+			t.Errorf("after %s: %+v, %v", timeout, got, err)
+		}
+	}
 	if agent.mu.Lock(); !strings.Contains(strings.Join(agent.commands, "\n"), "tree()") {
 		t.Errorf("the command goes on: %q", agent.commands)
 	}

@@ -50,7 +50,7 @@ func TestFindQEMU(t *testing.T) {
 	}
 	// It is there until somebody waits for it, which here nobody does yet.
 	var dead error
-	for range 500 {
+	for range 6000 {
 		if _, dead = findQEMU(file, "/bin/sleep"); dead != nil {
 			break
 		}

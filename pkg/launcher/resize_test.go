@@ -48,7 +48,7 @@ func TestResize(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for deadline := time.Now().Add(10 * time.Second); ; {
+		for deadline := time.Now().Add(time.Minute); ; {
 			state, err := stream.Recv()
 			if err != nil {
 				t.Fatal(err)

@@ -104,7 +104,7 @@ func begin(t *testing.T) *life {
 		}
 	})
 	socket := filepath.Join(l.options.RunDir, names.SocketLauncher)
-	for deadline := time.Now().Add(10 * time.Second); ; runtime.Gosched() {
+	for deadline := time.Now().Add(time.Minute); ; runtime.Gosched() {
 		// The socket has its name before it is listened at.
 		if conn, err := net.Dial("unix", socket); err == nil {
 			if err := conn.Close(); err != nil {
@@ -202,7 +202,7 @@ func (l *life) wait() (message string, err error) {
 			l.t.Fatal(readErr)
 		}
 		return string(b), err
-	case <-time.After(20 * time.Second):
+	case <-time.After(time.Minute):
 		l.t.Fatal("the launcher does not end")
 		return "", nil
 	}

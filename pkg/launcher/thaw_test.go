@@ -175,13 +175,16 @@ func TestThawWaitsForTheAgent(t *testing.T) {
 		if gone.Load() {
 			return "", fmt.Errorf("%w: QEMU guest agent is not connected", hypervisor.ErrNoAgent)
 		}
-		return agent.reply(command)
+		reply, err := agent.reply(command)
+		if strings.Contains(command, "fsfreeze-freeze") {
+			gone.Store(true)
+		}
+		return reply, err
 	}
 	l.mustStart()
 	l.connectAgent(true)
 	l.mustQuiesce(300*time.Millisecond, pb.Quiesced_QUIESCED_AGENT)
 	freeze := l.state().GetFreeze()
-	gone.Store(true)
 	l.connectAgent(false)
 	late := freeze.GetDue().AsDuration() + 100*time.Millisecond
 	l.await("its time is over", func() bool { return boottime.Now() > late })

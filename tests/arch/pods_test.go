@@ -70,7 +70,7 @@ var nodesOwn = map[string][]string{
 	// whether there is a socket, whatever it is
 	"pkg/handler/podfs/kill.go: Launchers":        {"os.Lstat", "os.ReadDir"},
 	"pkg/handler/watchdog.go: watchdog.launchers": {"os.Lstat"}, // whether the directory is there
-	"pkg/handler/podfs/run.go: WaitSocket":        {"os.Lstat"},
+	"pkg/handler/podfs/run.go: waitSocket":        {"os.Lstat"},
 	"pkg/handler/session.go: session.stillThere":  {"os.Lstat"},
 	"pkg/handler/podfs/run.go: OpenRun":           {"os.OpenRoot"}, // for package capabilities
 	// virt-handler's own state

@@ -117,7 +117,7 @@ func connected(t *testing.T, channel Channel, from, to string) (here, there *net
 	}
 	t.Cleanup(func() { here.Close(); there.Close() })
 	for _, conn := range []*net.UnixConn{here, there} {
-		if err := conn.SetDeadline(time.Now().Add(10 * time.Second)); err != nil {
+		if err := conn.SetDeadline(time.Now().Add(time.Minute)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -164,7 +164,7 @@ func hungUp(t *testing.T, conn *net.UnixConn) {
 	n, events := 0, []unix.PollFd{{}} // POLLHUP needs not be asked for
 	if err := raw.Control(func(fd uintptr) {
 		events[0].Fd = int32(fd)
-		n, err = unix.Poll(events, int((10 * time.Second).Milliseconds()))
+		n, err = unix.Poll(events, int(time.Minute.Milliseconds()))
 	}); err != nil {
 		t.Fatal(err)
 	}
@@ -181,7 +181,7 @@ func TestNobodyThere(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	if err := conn.SetReadDeadline(time.Now().Add(10 * time.Second)); err != nil {
+	if err := conn.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
 		t.Fatal(err)
 	}
 	if n, err := conn.Read(make([]byte, 1)); err == nil || errors.Is(err, context.DeadlineExceeded) {

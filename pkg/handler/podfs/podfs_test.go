@@ -114,10 +114,10 @@ func TestReadAndTail(t *testing.T) {
 
 func TestWaitSocket(t *testing.T) {
 	pods := t.TempDir()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	done := make(chan error, 1)
-	go func() { done <- WaitSocket(ctx, pods, pod, "x.sock") }()
+	go func() { done <- waitSocket(ctx, pods, pod, "x.sock", time.Hour) }() // it notices by notification alone
 	check(t, os.MkdirAll(RunPath(pods, pod), 0o755))
 	check(t, os.WriteFile(filepath.Join(RunPath(pods, pod), "other"), nil, 0o600))
 	select {
@@ -125,12 +125,8 @@ func TestWaitSocket(t *testing.T) {
 		t.Fatalf("returned too early: %v", err)
 	default:
 	}
-	start := time.Now()
 	listen(t, RunPath(pods, pod), "x.sock")
 	check(t, <-done)
-	if took := time.Since(start); took > recheck/2 {
-		t.Errorf("noticed after %s, so not by notification", took)
-	}
 	check(t, WaitSocket(ctx, pods, pod, "x.sock"))
 
 	stopped, stop := context.WithCancel(t.Context())
@@ -284,7 +280,7 @@ func TestAlive(t *testing.T) {
 		t.Error("a running process is not alive")
 	}
 	check(t, cmd.Process.Kill())
-	deadline := time.Now().Add(5 * time.Second)
+	deadline := time.Now().Add(time.Minute)
 	for p.Alive() && time.Now().Before(deadline) {
 		time.Sleep(time.Millisecond)
 	}

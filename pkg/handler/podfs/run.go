@@ -127,6 +127,10 @@ const recheck = time.Second
 // WaitSocket returns once the file is there in the pod's run volume, which need not exist yet, or
 // the context ends.
 func WaitSocket(ctx context.Context, podsDir string, pod types.UID, name string) error {
+	return waitSocket(ctx, podsDir, pod, name, recheck)
+}
+
+func waitSocket(ctx context.Context, podsDir string, pod types.UID, name string, recheck time.Duration) error {
 	path := filepath.Join(RunPath(podsDir, pod), name)
 	if _, err := os.Lstat(path); err == nil {
 		return nil

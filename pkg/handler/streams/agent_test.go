@@ -260,7 +260,7 @@ func TestExecLeft(t *testing.T) {
 	conn.Close()
 	select {
 	case <-l.answers.left:
-	case <-time.After(10 * time.Second):
+	case <-time.After(30 * time.Second):
 		t.Error("the program goes on")
 	}
 }

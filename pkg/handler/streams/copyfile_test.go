@@ -163,7 +163,7 @@ func TestCopyFilePasses(t *testing.T) {
 	conn.Close()
 	select {
 	case <-c.left:
-	case <-time.After(10 * time.Second):
+	case <-time.After(30 * time.Second):
 		t.Error("the copy goes on")
 	}
 	if len(c.sent) > 0 {
@@ -257,7 +257,7 @@ func TestCopyFileLeft(t *testing.T) {
 	conn.Close()
 	select {
 	case <-c.left:
-	case <-time.After(10 * time.Second):
+	case <-time.After(30 * time.Second):
 		t.Fatal("the copy goes on")
 	}
 	if len(c.sent) > 0 {

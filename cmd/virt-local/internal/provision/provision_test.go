@@ -98,7 +98,7 @@ func newClaim(name, provisioner string, mode corev1.PersistentVolumeMode) *corev
 
 func eventually(t *testing.T, what string, check func() bool) {
 	t.Helper()
-	deadline := time.Now().Add(5 * time.Second)
+	deadline := time.Now().Add(time.Minute)
 	for !check() {
 		if time.Now().After(deadline) {
 			t.Fatalf("never: %s", what)

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -193,17 +194,19 @@ func TestRunRefused(t *testing.T) {
 
 // One that is denied is asked for again, and the time is up at some time.
 func TestRunTimeout(t *testing.T) {
-	c, plan := start(map[string]v1.EvictionStrategy{"moves": v1.EvictionStrategyLiveMigrate})
-	c.stuck["moves"] = true
-	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
-	defer cancel()
-	now := time.Now()
-	r, err := Run(ctx, c, plan, Options{
-		Wait: true, Interval: time.Millisecond, Now: func() time.Time { now = now.Add(time.Second); return now },
+	synctest.Test(t, func(t *testing.T) {
+		c, plan := start(map[string]v1.EvictionStrategy{"moves": v1.EvictionStrategyLiveMigrate})
+		c.stuck["moves"] = true
+		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+		defer cancel()
+		now := time.Now()
+		r, err := Run(ctx, c, plan, Options{
+			Wait: true, Interval: time.Millisecond, Now: func() time.Time { now = now.Add(time.Second); return now },
+		})
+		if !errors.Is(err, action.ErrTimeout) || states(r)["moves"] != Asked || len(c.evicted) < 2 {
+			t.Errorf("%v, %v, %d evictions", states(r), err, len(c.evicted))
+		}
 	})
-	if !errors.Is(err, action.ErrTimeout) || states(r)["moves"] != Asked || len(c.evicted) < 2 {
-		t.Errorf("%v, %v, %d evictions", states(r), err, len(c.evicted))
-	}
 }
 
 func TestRunDry(t *testing.T) {

@@ -55,7 +55,7 @@ func TestAwayWhileWaiting(t *testing.T) {
 	} {
 		c := &awayCluster{cluster: newCluster(t), away: tc.away, ready: 5}
 		c.write(disk)
-		result, err := download(func(d *Download) { d.Readiness = 5 * time.Second }).Run(t.Context(), c, &output{})
+		result, err := download(nil).Run(t.Context(), c, &output{})
 		if tc.wrong == "" && (err != nil || result.Bytes == 0) {
 			t.Errorf("%s: %d bytes, %v", name, result.Bytes, err)
 		}

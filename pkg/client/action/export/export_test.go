@@ -217,7 +217,7 @@ func (o *output) Skip(n int64) error {
 
 func download(change func(*Download)) Download {
 	d := Download{
-		Namespace: "ns", Name: "e", Readiness: time.Second, Report: func(string) {}, Show: func(int64, int64) {},
+		Namespace: "ns", Name: "e", Readiness: time.Minute, Report: func(string) {}, Show: func(int64, int64) {},
 	}
 	if change != nil {
 		change(&d)

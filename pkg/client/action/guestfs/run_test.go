@@ -161,16 +161,15 @@ func TestSessionLosesItsLease(t *testing.T) {
 	}
 }
 
-// impatient is a client whose streams may not be silent for long, unless their options say for how long.
+// impatient is a client whose programs may not be silent for long, unless their options say for how long.
 type impatient struct{ *client.Client }
 
 func (c impatient) PodProcess(
 	ctx context.Context, namespace, pod, way string, query url.Values, opts stream.Options,
 ) (stream.PodProcess, error) {
-	if opts.Silence == 0 {
+	if opts.Silence == 0 && way == "exec" {
 		opts.Silence = time.Second
 	}
-	opts.PingPeriod = 50 * time.Millisecond
 	return c.Client.PodProcess(ctx, namespace, pod, way, query, opts)
 }
 

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/virtkit/virtkit/pkg/client/action"
+	"github.com/virtkit/virtkit/pkg/client/action/client/clienttest"
 	"github.com/virtkit/virtkit/pkg/client/action/guestfs"
 	"github.com/virtkit/virtkit/pkg/client/action/guestfs/guestfstest"
 	"github.com/virtkit/virtkit/pkg/names"
@@ -131,8 +132,17 @@ func TestOpenFails(t *testing.T) {
 			t.Parallel()
 			s := guestfstest.New(t, corev1.PersistentVolumeFilesystem)
 			s.Status = tc.status
-			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-			defer cancel()
+			ctx := t.Context()
+			if tc.is != nil {
+				late, end := clienttest.Late()
+				looks := 0
+				s.Looked = func() {
+					if looks++; looks == 2 { // what the first has shown is known
+						end()
+					}
+				}
+				ctx = late
+			}
 			_, err := open(t, ctx, s)
 			if err == nil || !strings.Contains(err.Error(), tc.want) || tc.is != nil && !errors.Is(err, tc.is) {
 				t.Errorf("%v; want %q", err, tc.want)

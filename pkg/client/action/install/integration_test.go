@@ -21,6 +21,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/virtkit/virtkit/pkg/client/action"
+	"github.com/virtkit/virtkit/pkg/client/action/client/clienttest"
 	"github.com/virtkit/virtkit/pkg/names"
 	"github.com/virtkit/virtkit/tests/env"
 )
@@ -65,16 +66,6 @@ func installer(t *testing.T, config *rest.Config) (*Installer, *atomic.Int64) {
 type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
-
-// deadline is a context whose deadline comes when the context is cancelled.
-type deadline struct{ context.Context }
-
-func (d deadline) Err() error {
-	if d.Context.Err() != nil {
-		return context.DeadlineExceeded
-	}
-	return nil
-}
 
 func install(t *testing.T, i *Installer, s Settings) map[Change]int {
 	t.Helper()
@@ -224,15 +215,14 @@ func TestInstallAndUninstall(t *testing.T) {
 	})
 
 	t.Run("too little time", func(t *testing.T) {
-		over, cancel := context.WithCancel(ctx)
-		defer cancel()
+		late, end := clienttest.Late()
 		config := rest.CopyConfig(i.Config)
 		writes := 0
 		config.Wrap(func(next http.RoundTripper) http.RoundTripper {
 			return roundTripper(func(r *http.Request) (*http.Response, error) {
 				if r.Method != http.MethodGet {
 					if writes++; writes > 3 {
-						cancel()
+						end()
 					}
 				}
 				return next.RoundTrip(r)
@@ -242,7 +232,7 @@ func TestInstallAndUninstall(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		results, err := slow.Install(deadline{over}, all, true)
+		results, err := slow.Install(late, all, true)
 		if want := fmt.Sprintf("timed out after 3 of %d objects", len(all)); len(results) != 3 ||
 			!errors.Is(err, action.ErrTimeout) || err.Error() != want {
 			t.Errorf("%d results: %v, want %s", len(results), err, want)
@@ -250,9 +240,10 @@ func TestInstallAndUninstall(t *testing.T) {
 	})
 
 	t.Run("wait", func(t *testing.T) {
-		short, cancel := context.WithTimeout(ctx, 100*time.Millisecond)
-		defer cancel()
+		short, end := clienttest.Late()
+		i.Progress = func(string) { end() } // something was looked at
 		err := i.Wait(short, all)
+		i.Progress = nil
 		if !errors.Is(err, ErrNotReady) || !errors.Is(err, action.ErrTimeout) ||
 			!strings.Contains(err.Error(), "virt-api (0 of 2 ready)") {
 			t.Errorf("not ready: %v", err)

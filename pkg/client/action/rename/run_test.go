@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -211,17 +212,19 @@ func TestRunTwice(t *testing.T) {
 
 // A VM that does not go in time is no failure of the rename, which goes on later.
 func TestRunTimeout(t *testing.T) {
-	c := full()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
-	defer cancel()
-	_, err := New(held{c}, request).Run(ctx, interval)
-	if !errors.Is(err, action.ErrTimeout) {
-		t.Fatalf("%v", err)
-	}
-	if _, err := New(c, request).Run(t.Context(), interval); err != nil {
-		t.Fatal(err)
-	}
-	whole(t, c, "after the timeout")
+	synctest.Test(t, func(t *testing.T) {
+		c := full()
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+		defer cancel()
+		_, err := New(held{c}, request).Run(ctx, interval)
+		if !errors.Is(err, action.ErrTimeout) {
+			t.Fatalf("%v", err)
+		}
+		if _, err := New(c, request).Run(t.Context(), interval); err != nil {
+			t.Fatal(err)
+		}
+		whole(t, c, "after the timeout")
+	})
 }
 
 // held shows a VM that was deleted as one that is still going.

@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -259,9 +260,13 @@ func TestWait(t *testing.T) {
 			"waiting for vmirs ns/web to have 1 replica: it has 0 of 1, 0 of them ready$",
 		},
 	} {
-		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
-		set, err := Wait(ctx, &server{objects: tc.objects}, tc.kind, "ns", tc.name, tc.replicas)
-		cancel()
+		var set *unstructured.Unstructured
+		var err error
+		synctest.Test(t, func(t *testing.T) {
+			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+			defer cancel()
+			set, err = Wait(ctx, &server{objects: tc.objects}, tc.kind, "ns", tc.name, tc.replicas)
+		})
 		if set == nil || tc.err == "" && err != nil ||
 			tc.err != "" && (!errors.Is(err, action.ErrTimeout) || !strings.Contains(err.Error()+"$", tc.err)) {
 			t.Errorf("%s: %v", name, err)

@@ -1,7 +1,6 @@
 package snapshot
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"io"
@@ -255,14 +254,14 @@ func TestWait(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			api := clienttest.New(t)
 			api.Put(snapshots, changing(t, listOf(*pending), tc.becomes...))
-			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-			defer cancel()
-			if tc.is != nil {
-				ctx, cancel = context.WithTimeout(t.Context(), 300*time.Millisecond)
-				defer cancel()
-			}
+			ctx, end := clienttest.Late()
 			var stages []string
-			_, err := Wait(ctx, api.Client(), "default", "snap", func(stage string) { stages = append(stages, stage) })
+			_, err := Wait(ctx, api.Client(), "default", "snap", func(stage string) {
+				stages = append(stages, stage)
+				if tc.is != nil {
+					end()
+				}
+			})
 			switch {
 			case tc.wrong == "" && (err != nil || stages[len(stages)-1] != "Succeeded"):
 				t.Errorf("%v, stages %v", err, stages)

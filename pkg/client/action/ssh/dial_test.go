@@ -7,6 +7,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -60,11 +61,13 @@ func (r *refuses) PortForward(ctx context.Context, _, _, _ string, _ uint16, _ s
 
 // What was wrong till the deadline is said, not that the last try met it.
 func TestDialUntilTheDeadline(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-	defer cancel()
-	_, err := Dial(late{ctx, time.Now().Add(pause + 100*time.Millisecond)}, &refuses{},
-		forward.Target{Namespace: "shop", Name: "demo"}, 22, time.Hour, func(error) {})
-	if !errors.Is(err, action.ErrTimeout) || !strings.HasSuffix(err.Error(), "nothing listens") {
-		t.Error(err)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		_, err := Dial(late{ctx, time.Now().Add(pause + 100*time.Millisecond)}, &refuses{},
+			forward.Target{Namespace: "shop", Name: "demo"}, 22, time.Hour, func(error) {})
+		if !errors.Is(err, action.ErrTimeout) || !strings.HasSuffix(err.Error(), "nothing listens") {
+			t.Error(err)
+		}
+	})
 }

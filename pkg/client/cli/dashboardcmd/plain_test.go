@@ -6,6 +6,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -38,10 +39,13 @@ func TestPlainSaysWhatIsMissing(t *testing.T) {
 		w.Machines.Load([]v1.VirtualMachine{vm}, nil)
 		w.Migrations.Load(nil)
 		w.Nodes.Lost(time.Now(), apierrors.NewForbidden(corev1.Resource("nodes"), "", errors.New("no")))
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		s := &session{options: &Options{Factory: f, Output: cli.NewOutput()}, changes: make(chan struct{})}
-		err := print(s, ctx, w)
-		cancel()
+		var err error
+		synctest.Test(t, func(t *testing.T) {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			s := &session{options: &Options{Factory: f, Output: cli.NewOutput()}, changes: make(chan struct{})}
+			err = print(s, ctx, w)
+		})
 		if name == "--once" && err != nil || name == "--plain" && !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("%s: %v", name, err)
 		}

@@ -49,10 +49,8 @@ func TestNoRightsIsSaid(t *testing.T) {
 			f := cli.NewFactory("virtctl",
 				&cli.IOStreams{In: strings.NewReader("print \"x\"\n"), Out: &stdout, ErrOut: &stderr},
 				func(name string) string { return map[string]string{"KUBECONFIG": kubeconfig}[name] })
-			ctx, cancel := contextFor(t)
 			words := strings.NewReplacer("FILE", manifest, "DIR", dir, "10ms", "10s").Replace(line)
-			code := Run(ctx, f, append([]string{"--kubeconfig", kubeconfig}, fields(words)...))
-			cancel()
+			code := Run(t.Context(), f, append([]string{"--kubeconfig", kubeconfig}, fields(words)...))
 			if code != cli.ExitNotAllowed {
 				t.Errorf("virtctl %s: code %d, want %d\n%s%s", line, code, cli.ExitNotAllowed, stdout.String(),
 					stderr.String())
@@ -101,9 +99,8 @@ func TestDoctorSaysWhatItSkips(t *testing.T) {
 		var stdout, stderr bytes.Buffer
 		f := cli.NewFactory("virtctl", &cli.IOStreams{In: strings.NewReader(""), Out: &stdout, ErrOut: &stderr},
 			func(string) string { return "" })
-		ctx, cancel := contextFor(t)
-		defer cancel()
-		_ = Run(ctx, f, append([]string{"--kubeconfig", kubeconfig, "doctor"}, args...)) // it may warn of the client
+		// It may warn of the client.
+		_ = Run(t.Context(), f, append([]string{"--kubeconfig", kubeconfig, "doctor"}, args...))
 		return stdout.String(), stderr.String()
 	}
 	out, _ := run()

@@ -89,8 +89,8 @@ func untilSignal() (context.Context, context.CancelFunc) {
 }
 
 // oneWish is how long after a signal another one is the same wish: timeout(1) sends it to the process and to its group,
-// and fingers press ctrl-C twice.
-const oneWish = time.Second
+// and fingers press ctrl-C twice. A test has another time.
+var oneWish = time.Second
 
 // endings are the signals that ask for an end. A hangup that the caller has us ignore, as nohup(1) does, stays ignored.
 func endings() []os.Signal {

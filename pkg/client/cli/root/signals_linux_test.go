@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -14,18 +15,19 @@ import (
 
 const signalChild = "VIRTCTL_TEST_PUTS_AWAY"
 
-// TestSignalChild is the process that TestSignals sends signals to: it takes a while to put things away.
+// TestSignalChild is the process that TestSignals sends signals to: it puts things away until its input ends.
 func TestSignalChild(t *testing.T) {
-	takes, err := time.ParseDuration(os.Getenv(signalChild))
+	wish, err := time.ParseDuration(os.Getenv(signalChild))
 	if err != nil {
 		t.Skip("for TestSignals")
 	}
+	oneWish = wish
 	ctx, stop := untilSignal()
 	defer stop()
 	fmt.Println("ready")
 	<-ctx.Done()
 	fmt.Println("asked")
-	time.Sleep(takes)
+	_, _ = io.Copy(io.Discard, os.Stdin)
 	os.Exit(7)
 }
 
@@ -33,10 +35,14 @@ func TestSignalChild(t *testing.T) {
 // the process whatever it does.
 func TestSignals(t *testing.T) {
 	t.Parallel()
-	child := func(takes time.Duration, signals func(send func(syscall.Signal), asked func())) error {
+	child := func(s syscall.Signal, wish time.Duration, signals func(send, end func(), ended <-chan struct{})) error {
 		cmd := exec.Command(os.Args[0], "-test.run=^TestSignalChild$")
-		cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%s", signalChild, takes))
+		cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%s", signalChild, wish))
 		out, err := cmd.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		in, err := cmd.StdinPipe()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -52,38 +58,43 @@ func TestSignals(t *testing.T) {
 			}
 			t.Errorf("it has not said %q", word)
 		}
-		until("ready")
-		signals(func(s syscall.Signal) {
+		send := func() {
 			if err := cmd.Process.Signal(s); err != nil {
 				t.Error(err)
 			}
-		}, func() { until("asked") })
-		for lines.Scan() { // to its end
 		}
+		until("ready")
+		send()
+		until("asked")
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			for lines.Scan() { // to its end
+			}
+		}()
+		signals(send, func() { _ = in.Close() }, ended)
+		<-ended
 		return cmd.Wait()
-	}
-	putAway := func(err error) bool {
-		var exit *exec.ExitError
-		return errors.As(err, &exit) && exit.ExitCode() == 7
 	}
 	for _, s := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP} {
 		if signal.Ignored(s) {
 			continue // as with nohup, which virtctl respects
 		}
-		err := child(200*time.Millisecond, func(send func(syscall.Signal), asked func()) {
-			send(s)
-			asked()
-			send(s)
-		})
-		if !putAway(err) {
+		err := child(s, time.Hour, func(send, end func(), _ <-chan struct{}) { send(); end() })
+		var exit *exec.ExitError
+		if !errors.As(err, &exit) || exit.ExitCode() != 7 {
 			t.Errorf("%s twice at once: %v", s, err)
 		}
 	}
-	err := child(time.Minute, func(send func(syscall.Signal), asked func()) {
-		send(syscall.SIGTERM)
-		asked()
-		time.Sleep(oneWish + time.Second)
-		send(syscall.SIGTERM)
+	err := child(syscall.SIGTERM, time.Millisecond, func(send, _ func(), ended <-chan struct{}) {
+		for tick := time.NewTicker(10 * time.Millisecond); ; { // the first of them may be of the same wish
+			select {
+			case <-ended:
+				return
+			case <-tick.C:
+				send()
+			}
+		}
 	})
 	var exit *exec.ExitError
 	if !errors.As(err, &exit) || exit.ExitCode() != -1 {

@@ -57,9 +57,7 @@ func TestNobodyIsAsked(t *testing.T) {
 		f := cli.NewFactory("virtctl",
 			&cli.IOStreams{In: strings.NewReader("yes\n"), Out: &stdout, ErrOut: &stderr},
 			func(string) string { return "" })
-		ctx, cancel := contextFor(t)
-		code := Run(ctx, f, append([]string{"--kubeconfig", kubeconfig}, fields(entry.line)...))
-		cancel()
+		code := Run(t.Context(), f, append([]string{"--kubeconfig", kubeconfig}, fields(entry.line)...))
 		if code != cli.ExitUsage || !strings.Contains(stderr.String(), "--yes") || writes > 0 {
 			t.Errorf("virtctl %s: code %d, want %d; %d writes\n%s", entry.line, code, cli.ExitUsage, writes,
 				stderr.String())

@@ -255,7 +255,7 @@ func begun(t *testing.T, a *App, f *fake, keys ...string) <-chan any {
 	}()
 	select {
 	case <-f.held:
-	case <-time.After(10 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatal("it does not begin")
 	}
 	return ended
@@ -291,7 +291,7 @@ func TestTransferGoesOnAndIsCancelled(t *testing.T) {
 	select {
 	case msg := <-ended:
 		drive(t, a, msg)
-	case <-time.After(10 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatal("it does not end")
 	}
 	if s := ansi.Strip(a.screen()); !strings.Contains(s, "Cancelled") || len(a.trouble) > 0 {

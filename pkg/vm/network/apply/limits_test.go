@@ -162,17 +162,23 @@ func TestLimitHolds(t *testing.T) {
 	}
 	defer to.Close()
 	got, chunk := 0, make([]byte, 64<<10)
-	for time.Since(began) < long {
-		n, err := to.Read(chunk)
-		if err != nil {
-			t.Fatal(err)
+	rate := 0.0
+	for range 10 { // a busy machine may leave it no time in some of them
+		start, since := got, time.Now()
+		for time.Since(since) < long {
+			n, err := to.Read(chunk)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got += n
 		}
-		got += n
+		if rate = float64(got-start) / time.Since(since).Seconds() / limit; rate >= 0.5 {
+			break
+		}
 	}
 	seconds := time.Since(began).Seconds()
-	most := limit*seconds + limit/burstPart
-	if float64(got) > most || float64(got) < limit*seconds/2 {
-		t.Errorf("%d bytes in %.2f s, with a limit of %d a second", got, seconds, limit)
+	if most := limit*seconds + limit/burstPart; float64(got) > most || rate < 0.5 {
+		t.Errorf("%d bytes in %.2f s, with a limit of %d a second, at last %.3f of it", got, seconds, limit, rate)
 	}
-	t.Logf("%.3f of the limit", float64(got)/seconds/limit)
+	t.Logf("%.3f of the limit", rate)
 }

@@ -319,8 +319,12 @@ func TestServerAnswersInMeasure(t *testing.T) {
 		return n
 	}
 	question := question()
-	if n := answers(3500*time.Millisecond, question); n < 2 || n > 5 {
-		t.Errorf("%d answers in 3.5 s", n)
+	n, began := 0, time.Now()
+	for n < 2 && time.Since(began) < time.Minute { // the server may be late on a busy machine
+		n += answers(3500*time.Millisecond, question)
+	}
+	if took := time.Since(began); n < 2 || float64(n) > 2+took.Seconds()/pause.Seconds() {
+		t.Errorf("%d answers in %s", n, took)
 	}
 	for name, at := range map[string]int{"far away": ethernetHeader + 7, "another message": ethernetHeader + ipHeader} {
 		other := slices.Clone(question)

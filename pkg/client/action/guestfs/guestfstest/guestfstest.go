@@ -43,6 +43,8 @@ type Server struct {
 	Unanswered bool
 	// Failing is how many looks at the pod fail from now on, and Lingers how many show it after its deletion.
 	Failing, Lingers int
+	// Looked, unless nil, is called at each look at the pod.
+	Looked func()
 	// Run is what a program in the pod does with its stream; it returns the program's exit code, Cut or Doubtful.
 	Run func(process stream.Packets, command []string, query url.Values) int
 	// Unread, unless nil, answers the looks at a note itself as long as it returns true.
@@ -156,6 +158,9 @@ func (s *Server) one(w http.ResponseWriter, r *http.Request) {
 	}
 	pod := *s.pod
 	if r.Method == http.MethodGet {
+		if s.Looked != nil {
+			s.Looked()
+		}
 		if s.Failing > 0 {
 			s.Failing--
 			w.WriteHeader(http.StatusInternalServerError)
