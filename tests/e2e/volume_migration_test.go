@@ -85,7 +85,7 @@ func (g *guest) uses(t *testing.T, claim string) {
 	})
 }
 
-const dataSum = "dd if=$D bs=512 skip=40000 count=20000 iflag=direct 2>/dev/null | sha256sum"
+const dataSum = "dd if=$D bs=4096 skip=5000 count=2500 iflag=direct 2>/dev/null | sha256sum"
 
 // A disk is copied to another claim while its guest writes to it, by virtctl: from a file to a device that only one
 // node can use, and back; nothing is lost. A copy is cancelled, and the guest goes on where it was.
@@ -105,7 +105,7 @@ func TestVolumeMigration(t *testing.T) {
 	home := g.vmi(t).Status.NodeName
 	con := g.shell(t, counter)
 	con.run(t, "while [ ! -e /tmp/i ]; do sleep 0.1; done")
-	con.run(t, "dd if=/dev/urandom of=$D bs=512 seek=40000 count=20000 2>/dev/null; sync")
+	con.run(t, "dd if=/dev/urandom of=$D bs=4096 seek=5000 count=2500 2>/dev/null; sync")
 	sum := con.run(t, dataSum)
 
 	g.moves(t, "device", "data", "--storage-class=local-node", "--volume-mode=block", "--access-mode=ReadWriteOnce",
@@ -179,7 +179,7 @@ func TestVolumeMigrationUnfinished(t *testing.T) {
 	g.waitLogin(t)
 	con := g.shell(t, counter)
 	con.run(t, "while [ ! -e /tmp/i ]; do sleep 0.1; done")
-	con.run(t, "dd if=/dev/urandom of=$D bs=512 seek=40000 count=20000 2>/dev/null; sync")
+	con.run(t, "dd if=/dev/urandom of=$D bs=4096 seek=5000 count=2500 2>/dev/null; sync")
 	sum := con.run(t, dataSum)
 	g.slowly(t)
 	g.copying(t, "unused")

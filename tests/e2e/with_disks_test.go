@@ -42,7 +42,7 @@ func TestMigrateWithDisks(t *testing.T) {
 	home := g.vmi(t).Status.NodeName
 	con := g.shell(t, counter)
 	con.run(t, "while [ ! -e /tmp/i ]; do sleep 0.1; done")
-	con.run(t, "dd if=/dev/urandom of=$D bs=512 seek=40000 count=20000 2>/dev/null; sync")
+	con.run(t, "dd if=/dev/urandom of=$D bs=4096 seek=5000 count=2500 2>/dev/null; sync")
 	sum := con.run(t, dataSum)
 
 	// Without its disk it cannot, and is told what helps.
