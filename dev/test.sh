@@ -31,7 +31,7 @@ generated() {
 
 unit() {
 	[ -e cmd/virt-local/internal/payload/files/virt-local-csi-node ] || cmd/virt-local/build # what it embeds comes first
-	go test ./... 2>&1 | summed
+	go test ./... 2>&1 | failures_last failed_lines
 	# Needs a C compiler, but neither libvirt nor its headers.
 	CGO_ENABLED=1 go test -tags libvirt_dlopen ./pkg/launcher/hypervisor/libvirt
 	for m in "${modules[@]}"; do go -C "$m" test ./...; done
@@ -41,7 +41,7 @@ integration() {
 	dev/deps.sh
 	make --no-print-directory build
 	# They mostly wait, each for a control plane of its own.
-	packages_with integration | xargs go test -tags integration -count=1 -p 4 -timeout 20m 2>&1 | summed
+	packages_with integration | xargs go test -tags integration -count=1 -p 4 -timeout 20m 2>&1 | failures_last failed_lines
 	sanity
 }
 
@@ -123,30 +123,22 @@ failed() {
 	awk -v lines=40 -f dev/failed.awk "$@"
 }
 
-# failures_last passes on what go test -v prints, and repeats what failed at its end.
+# failed_lines LOG says which tests and packages failed, of a log that is not of go test -v.
+failed_lines() {
+	printf '\n== Failed:\n'
+	grep -E '^(--- FAIL|FAIL|panic: |fatal error: )' "$1"
+}
+
+# failures_last [SUMMARY] passes on what go test prints, and repeats what failed at its end, as SUMMARY says it.
 failures_last() {
 	local log status=0
 	log=$(mktemp)
 	tee "$log"
 	if grep -q '^FAIL' "$log"; then
-		failed "$log"
+		"${1:-failed}" "$log"
 		status=1
 	fi
 	rm -f "$log"
-	return $status
-}
-
-# summed passes on what go test prints, and repeats at its end what failed.
-summed() {
-	local log status=0
-	log=$(mktemp)
-	tee "$log"
-	if grep -q '^FAIL' "$log"; then
-		printf '\n== Failed:\n'
-		grep -E '^(--- FAIL|FAIL|panic: |fatal error: )' "$log"
-		status=1
-	fi
-	rm "$log"
 	return $status
 }
 
