@@ -149,6 +149,17 @@ func checkVersion(version string) error {
 // results are of the objects that were applied, also when there is an error. It is action.ErrTimeout when the context's
 // deadline comes after some of them.
 func (i *Installer) Install(ctx context.Context, objects []*unstructured.Unstructured, dryRun bool) ([]Result, error) {
+	results, err := i.applyAll(ctx, objects, dryRun)
+	if err != nil && len(results) > 0 && errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		// The server has answered before: nothing but the time is in the way.
+		err = fmt.Errorf("%w after %d of %d objects", action.ErrTimeout, len(results), len(objects))
+	}
+	return results, err
+}
+
+func (i *Installer) applyAll(
+	ctx context.Context, objects []*unstructured.Unstructured, dryRun bool,
+) ([]Result, error) {
 	var results []Result
 	i.progress("Applying %d objects", len(objects))
 	established := dryRun
@@ -160,10 +171,6 @@ func (i *Installer) Install(ctx context.Context, objects []*unstructured.Unstruc
 			established = true
 		}
 		r, err := i.apply(ctx, o, dryRun)
-		if err != nil && len(results) > 0 && errors.Is(ctx.Err(), context.DeadlineExceeded) {
-			// The server has answered before: nothing but the time is in the way.
-			return results, fmt.Errorf("%w after %d of %d objects", action.ErrTimeout, len(results), len(objects))
-		}
 		if err != nil {
 			return results, fmt.Errorf("apply %s: %w", Name(o), err)
 		}
