@@ -23,7 +23,7 @@ IMAGES := virt-server virt-launcher tiny-disk
 NOVNC  := pkg/client/action/vnc/novnc/files/novnc.zip
 
 .DEFAULT_GOAL := help
-.PHONY: help deps build images image-guestfs debian up down generate lint test test-unit test-generated test-integration test-e2e test-csi test-slow lab lab-shell lab-down chaos fuzz bench scale release-check clean
+.PHONY: help deps build images image-guestfs debian up down generate lint test test-unit test-generated test-integration test-e2e test-long test-csi test-slow lab lab-shell lab-down chaos fuzz bench scale release-check clean
 
 help: ## Show this
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-18s %s\n", $$1, $$2}' Makefile
@@ -81,7 +81,7 @@ generate: ## Write generated files anew: CRDs, protobuf, API surface, completion
 lint: ## Check format, vet, staticcheck, and which package imports which
 	@dev/lint.sh
 
-test: ## Run every test; up to an hour on a cold machine with two cores
+test: ## Run what CI runs; up to an hour on a cold machine with two cores
 	@dev/test.sh lint generated unit integration e2e
 
 test-unit: ## Run the quick tests
@@ -93,8 +93,11 @@ test-generated: ## Check that generated files are current
 test-integration: ## Run the tests against a real API server
 	@dev/test.sh integration
 
-test-e2e: ## Run the tests against a cluster of their own
+test-e2e: ## Run the tests against a cluster of their own, without the longest
 	@dev/test.sh e2e
+
+test-long: ## Run all tests against a cluster of their own; before a release
+	@dev/test.sh long
 
 test-csi: ## Run the tests of virt-local's CSI driver alone, as root
 	@dev/test.sh csi

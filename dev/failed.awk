@@ -6,6 +6,9 @@
 /^ *--- (PASS|SKIP): / { next }
 /^panic: |^fatal error: |^e2e: |^signal: / { loose[++looses] = $0 }
 / as it was left:$/ { described[test] = 1 }
+/^\trunning tests:$/ { running = 1; loose[++looses] = $0; next } # of a panic: the time for all tests is over
+running && /^\t\t/ { loose[++looses] = $0; next }
+{ running = 0 }
 test != "" && !described[test] { said[test, ++count[test]] = $0 }
 END {
 	for (i = 1; i <= failures; i++) {

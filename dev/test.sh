@@ -6,7 +6,8 @@
 #   unit         everything that needs no cluster
 #   integration  reconcilers and the installer against virt-local's control plane alone; as root also virt-local's CSI
 #                driver against the CSI project's suite
-#   e2e          virt-local itself, and virtkit on two nodes of a cluster of its own
+#   e2e          virt-local itself, and virtkit on two nodes of a cluster of its own; without the longest tests
+#   long         e2e with those: up to an hour and a half
 #   csi          virt-local's CSI driver alone: the CSI project's suite, and a cluster of its own; as root
 #   slow         a real cloud image on a cluster of its own: minutes; as root, for the image is installed
 #   chaos        kills of everything that can be killed while guests write, on a cluster of its own: up to 40 minutes
@@ -50,7 +51,12 @@ sanity() {
 	go -C cmd/virt-local-csi test -tags integration -count=1 -timeout 20m ./internal/driver
 }
 
-e2e() {
+e2e() { end_to_end -short 65m; }
+
+long() { end_to_end -short=false 150m; }
+
+# end_to_end FLAG TIME has the flag -short, or says that it is off. TIME is what the tests of tests/e2e may take.
+end_to_end() {
 	dev/deps.sh e2e
 	make --no-print-directory images
 	room
@@ -58,9 +64,10 @@ e2e() {
 	# them, and prints when it has ended.
 	local out others first=0 beside=0 again
 	out=$(mktemp -d)
-	e2e_beside "$out" &
+	e2e_beside "$out" "$1" &
 	others=$!
-	VIRTKIT_E2E_OWN_CLUSTERS=beside go test -tags e2e -count=1 -timeout 70m -v ./tests/e2e | tee "$out/first" || first=1
+	VIRTKIT_E2E_OWN_CLUSTERS=beside go test -tags e2e -count=1 -timeout "$2" "$1" -v ./tests/e2e | tee "$out/first" ||
+		first=1
 	wait "$others" || beside=$?
 	cat "$out/beside" "$out/own"
 	[ "$first$beside" = 00 ] || { failed "$out/first" "$out/beside" "$out/own"; room; }
@@ -85,13 +92,14 @@ room() {
 	[ "$free" -ge 12 ] || dev/step.sh "Only $free GiB are free in /var/lib, of 12 that tests of disks use: go clean -cache frees what builds left"
 }
 
-# e2e_beside DIR runs, one after the other, the other packages, and the tests of tests/e2e that have clusters of their
-# own. What they print is in DIR/beside and DIR/own. The code has 1 when a package failed, and 2 when those tests did.
+# e2e_beside DIR FLAG runs, one after the other, the other packages, and the tests of tests/e2e that have clusters of
+# their own. What they print is in DIR/beside and DIR/own. The code has 1 when a package failed, and 2 when those tests
+# did.
 e2e_beside() {
 	local code=0
-	packages_with e2e | grep -vx ./tests/e2e | xargs go test -tags e2e -count=1 -p 1 -timeout 60m -v >"$1/beside" 2>&1 ||
+	packages_with e2e | grep -vx ./tests/e2e | xargs go test -tags e2e -count=1 -p 1 -timeout 60m "$2" -v >"$1/beside" 2>&1 ||
 		code=1
-	VIRTKIT_E2E_OWN_CLUSTERS=only go test -tags e2e -count=1 -timeout 30m -v ./tests/e2e >"$1/own" 2>&1 ||
+	VIRTKIT_E2E_OWN_CLUSTERS=only go test -tags e2e -count=1 -timeout 30m "$2" -v ./tests/e2e >"$1/own" 2>&1 ||
 		code=$((code | 2))
 	return $code
 }

@@ -10,6 +10,9 @@ import (
 
 // Everything that is published is made twice from nothing, Debian's packages fetched twice included.
 func TestReproducible(t *testing.T) {
+	if testing.Short() {
+		t.Skip("not with -short; make test-long has it")
+	}
 	for _, image := range targets {
 		if image.asked {
 			continue // not of every release, and another each time, as Debian's own scripts make it

@@ -79,6 +79,15 @@ func runTests(m *testing.M) (code int, err error) {
 	return 0, checkRights(i)
 }
 
+// skipInShort leaves out of runs with -short, such as CI's, which has 90 minutes for everything, what takes a minute or
+// more and shows in detail what a test that is never left out shows once.
+func skipInShort(t *testing.T) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("not with -short; make test-long has it")
+	}
+}
+
 // takeDown takes an instance down, unless it is to be kept.
 func takeDown(i *instance.Instance) error {
 	if os.Getenv("VIRTKIT_E2E_KEEP") == "" {

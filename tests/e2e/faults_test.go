@@ -134,6 +134,7 @@ func TestMigrationFaults(t *testing.T) {
 
 // A guest moves to and fro, and what carries it does not grow. Not parallel where that is measured.
 func TestMigrationToAndFro(t *testing.T) {
+	skipInShort(t)
 	c := theCluster
 	times := 20
 	if !*long {

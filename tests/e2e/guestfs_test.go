@@ -130,6 +130,7 @@ func fromClaim(claim string) func(*v1.VirtualMachine) {
 // TestGuestfsImage opens a disk with the image of `make image-guestfs`, where that was made: libguestfs' appliance
 // boots in a pod that is restricted, by emulation.
 func TestGuestfsImage(t *testing.T) {
+	skipInShort(t)
 	t.Parallel()
 	c := theCluster
 	archive := c.Bin("images/libguestfs-tools.tar")

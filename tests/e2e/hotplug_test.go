@@ -23,6 +23,7 @@ import (
 // begun the next one ends, and nothing is plugged in twice or left behind. With -long all of it comes once more;
 // TestHotplug plugs a volume in that was taken away.
 func TestHotplugFaults(t *testing.T) {
+	skipInShort(t)
 	c := theCluster
 	ns := c.namespace(t, "restricted")
 	volumes := []string{"one", "two", "three"}

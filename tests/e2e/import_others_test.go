@@ -11,6 +11,7 @@ import (
 
 // A VM of Proxmox, of its text with a disk beside it, and one of a backup of Incus become VMs that boot.
 func TestImportProxmoxAndIncus(t *testing.T) {
+	skipInShort(t)
 	t.Parallel()
 	c := theCluster
 	ns := c.namespace(t, "restricted")

@@ -160,6 +160,7 @@ func TestInstancetype(t *testing.T) {
 
 // The common instance types are admitted, and make VMs.
 func TestCommonInstancetypes(t *testing.T) {
+	skipInShort(t)
 	t.Parallel()
 	c := theCluster
 	ns := c.namespace(t, "restricted")

@@ -11,6 +11,7 @@ import (
 
 // A VM's name may be longer than a label's value and a host name, which have as much of it as they may.
 func TestLongNames(t *testing.T) {
+	skipInShort(t)
 	t.Parallel()
 	c := theCluster
 	ns := c.namespace(t, "restricted")

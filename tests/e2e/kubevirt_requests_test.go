@@ -17,6 +17,7 @@ import (
 
 // Quantities may be written as fractions, without quotes, as in pods.
 func TestFractionsInRequests(t *testing.T) {
+	skipInShort(t)
 	t.Parallel()
 	c := theCluster
 	ns := c.namespace(t, "restricted")

@@ -32,6 +32,7 @@ func TestBeyondAnyNode(t *testing.T) {
 
 // A guest that may have more than 255 vCPUs boots: libvirt gives it the IOMMU that its interrupts need.
 func TestManyVCPUs(t *testing.T) {
+	skipInShort(t)
 	t.Parallel()
 	c := theCluster
 	ns := c.namespace(t, "restricted")

@@ -90,6 +90,7 @@ func TestRestart(t *testing.T) {
 
 // QEMU dies under each run strategy: the VMI fails, and the strategy decides what follows.
 func TestCrashUnderRunStrategies(t *testing.T) {
+	skipInShort(t)
 	t.Parallel()
 	for _, test := range []struct {
 		strategy v1.VirtualMachineRunStrategy

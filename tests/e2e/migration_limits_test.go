@@ -27,6 +27,7 @@ const dirtier = `dd if=/dev/urandom of=/tmp/a bs=1M count=40 2>/dev/null; (while
 // goes by post-copy when its time is over where the policy says that; what happens shows. Each in a migration of its
 // own: how soon QEMU slows a guest down depends on the machine, and a guest that is slow enough needs no post-copy.
 func TestMigrationLimits(t *testing.T) {
+	skipInShort(t)
 	t.Parallel()
 	c := theCluster
 	ns := c.namespace(t, "restricted")

@@ -125,6 +125,7 @@ func (g *guest) awaitStateClaim(t *testing.T) string {
 // The TPM and the EFI variables of a guest go with it when it moves, although their claim is of one node; persistent
 // ones are there after a restart, too, and their claim goes with the VM.
 func TestPersistentState(t *testing.T) {
+	skipInShort(t)
 	t.Parallel()
 	c := theCluster
 	ns := c.namespace(t, "restricted")

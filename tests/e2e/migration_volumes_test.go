@@ -63,6 +63,7 @@ sh /tmp/w &
 // Volumes that were plugged in go along, of both modes; one that is to be taken away waits for the end of the
 // migration; a migration that fails leaves nothing of them on the other node.
 func TestMigrationHotplug(t *testing.T) {
+	skipInShort(t)
 	t.Parallel()
 	c := theCluster
 	ns := c.namespace(t, "restricted")

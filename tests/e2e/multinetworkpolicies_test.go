@@ -71,6 +71,7 @@ func labelsOf(g *guest) map[string]any {
 // moves, and may change meanwhile; and what is closed is never open for a moment. Not parallel: it restarts a
 // virt-handler.
 func TestMultiNetworkPolicies(t *testing.T) {
+	skipInShort(t)
 	c := theCluster
 	ns := c.namespace(t, "restricted")
 	c.network(t, ns, "red", `{"cniVersion":"1.0.0","name":"red","type":"bridge","bridge":"lan1","ipam":{}}`)

@@ -77,6 +77,7 @@ func (g *guest) tcp(t *testing.T) (resets, again int) {
 // nothing of it is lost, the connection is not reset, no link drops a frame; and the guests' rules are the same, and
 // drop and count what a guest sends as somebody else all the while. Not parallel: it disturbs every other test.
 func TestStreamOutlivesHandlers(t *testing.T) {
+	skipInShort(t)
 	c := theCluster
 	ns := c.namespace(t, "restricted")
 	c.network(t, ns, "given", `{"cniVersion":"1.0.0","name":"given","type":"bridge","bridge":"lan2","ipam":{`+
@@ -194,6 +195,7 @@ func TestStreamOutlivesHandlers(t *testing.T) {
 // A VM whose network has no address left does not start, and says why; it starts by itself when another VM has given
 // its address back.
 func TestUsedUpPool(t *testing.T) {
+	skipInShort(t)
 	t.Parallel()
 	c := theCluster
 	ns := c.namespace(t, "restricted")

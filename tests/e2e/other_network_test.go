@@ -28,6 +28,7 @@ func (g *guest) migrationRequired(t *testing.T) string {
 // migrated: the guest keeps the interface and its MAC, is on the new network alone, and may not say there what it could
 // on the old one. It is there still when it is started again.
 func TestInterfaceMovesNetwork(t *testing.T) {
+	skipInShort(t)
 	t.Parallel()
 	c := theCluster
 	ns := c.namespace(t, "restricted")

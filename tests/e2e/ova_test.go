@@ -19,6 +19,7 @@ import (
 // reads the same bytes from the OVA's disks as from the claims, and the second guest boots, with virtio again, and
 // reads what the first has written. An OVA of a snapshot has the same disks, while the VM runs.
 func TestOVA(t *testing.T) {
+	skipInShort(t)
 	needSnapshots(t)
 	t.Parallel()
 	c := theCluster

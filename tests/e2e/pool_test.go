@@ -23,6 +23,7 @@ import (
 // The VMs of a pool have names and Secrets with their numbers. A changed template reaches them one after the other, and
 // what is taken from the pool stays.
 func TestPool(t *testing.T) {
+	skipInShort(t)
 	t.Parallel()
 	c := theCluster
 	ns := c.namespace(t, "restricted")

@@ -33,6 +33,7 @@ const loads = `for d in /sys/block/vd*; do [ "$(cat $d/serial)" = EMPTY ] && E=/
 // A disk's and an interface's limits come while the guest works, as virtctl says beforehand, and hold, also where the
 // guest moves to; nothing is left of them when they are taken away.
 func TestQoS(t *testing.T) {
+	skipInShort(t)
 	t.Parallel()
 	c := theCluster
 	ns := c.namespace(t, "restricted")

@@ -15,6 +15,7 @@ import (
 // A guest that is renamed is the same: its claim, its TPM and EFI variables, its UUID and its host name. The VM of the
 // old name is gone, and its claim of state belongs to the new one.
 func TestRename(t *testing.T) {
+	skipInShort(t)
 	t.Parallel()
 	c := theCluster
 	ns := c.namespace(t, "restricted")

@@ -22,6 +22,7 @@ import (
 // The API server is away for longer than guests live without it, and none ends. Then a node is cut off, and nobody
 // fences it: its launcher ends the guest, and only then the VM starts on another node.
 func TestFenceAfter(t *testing.T) { // not parallel: its cluster must not be starved
+	skipInShort(t)
 	c := ownCluster(t, "e2e-fence", "--nodes", "3", "--node-monitor-grace-period", nodeGrace.String())
 	const after = 40 * time.Second
 	c.fenceAfter(t, after)

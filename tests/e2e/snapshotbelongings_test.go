@@ -69,6 +69,7 @@ func (g *guest) isOfSize(t *testing.T, name string, mebibytes int64) {
 // What belongs to a VM is in its snapshot and comes back with it: its EFI variables and the state of its TPM, its
 // instance type and preference although their objects are gone, and a disk that only its instance had.
 func TestSnapshotOfWhatBelongs(t *testing.T) {
+	skipInShort(t)
 	needSnapshots(t)
 	t.Parallel()
 	c := theCluster

@@ -168,6 +168,7 @@ func (c *cluster) uploaded(t *testing.T, ns, claim string) *uploads.State {
 // backing file is refused by virtctl, and by the pod where it comes compressed, and then the claim takes a good one. A
 // claim that binds late is bound.
 func TestImageUploadDisturbed(t *testing.T) {
+	skipInShort(t)
 	t.Parallel()
 	c, dir := theCluster, t.TempDir()
 	ns, full := c.namespace(t, "restricted"), c.namespace(t, "restricted")

@@ -54,6 +54,7 @@ func TestImageUpload(t *testing.T) {
 // The tiny guest's disk is uploaded raw and compressed to a block claim, and goes on after its stream was cut; a VM
 // boots from it, and its write is there after a restart. TestImageUploadDisturbed has what is refused.
 func TestImageUploadCut(t *testing.T) {
+	skipInShort(t)
 	t.Parallel()
 	c := theCluster
 	ns := c.namespace(t, "restricted")

@@ -38,6 +38,7 @@ import (
 // is the same; a device may have been written to by then, which is said. An OVA is measured anew, so that the second
 // pod knows whether it is the same, of the device, too. One eviction cuts all downloads of an export.
 func TestVMExportDisturbed(t *testing.T) {
+	skipInShort(t)
 	needSnapshots(t)
 	t.Parallel()
 	c := theCluster

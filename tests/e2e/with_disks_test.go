@@ -25,6 +25,7 @@ import (
 // cancelled; and moves away from a node that is drained once the StorageClass of its claim has opted in. It writes all
 // the while, and nothing is lost.
 func TestMigrateWithDisks(t *testing.T) {
+	skipInShort(t)
 	t.Parallel()
 	needSnapshots(t) // of the driver that has the classes, too
 	c := theCluster
