@@ -231,8 +231,8 @@ func (a *admission) validateMachine(
 		return nil, err
 	}
 	by := surface.ActorOf(request.UserInfo.Username)
-	if errs := validateResume(vm, old, by); len(errs) > 0 {
-		return verdict(request.Kind.Kind, vm.Name, errs), nil
+	if errs, err := a.validateReserved(ctx, vm, old, by); err != nil || len(errs) > 0 {
+		return verdict(request.Kind.Kind, vm.Name, errs), err
 	}
 	if errs, err := a.validateMACs(ctx, vm, old, by); err != nil || len(errs) > 0 {
 		return verdict(request.Kind.Kind, vm.Name, errs), err
@@ -265,9 +265,6 @@ func (a *admission) validateInstance(
 		return nil, err
 	}
 	by := surface.ActorOf(request.UserInfo.Username)
-	if errs := validateResume(vmi, old, by); len(errs) > 0 {
-		return verdict(request.Kind.Kind, vmi.Name, errs), nil
-	}
 	if old != nil {
 		return verdict(request.Kind.Kind, vmi.Name, surface.ValidateVirtualMachineInstanceUpdate(vmi, old, by)), nil
 	}

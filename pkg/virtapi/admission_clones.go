@@ -15,6 +15,7 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 
 	"github.com/virtkit/virtkit/pkg/vm/clones"
+	"github.com/virtkit/virtkit/pkg/vm/reserved"
 	"github.com/virtkit/virtkit/pkg/vm/snapshots"
 	"github.com/virtkit/virtkit/pkg/vm/surface"
 )
@@ -55,6 +56,9 @@ func (a *admission) validateClone(
 			Type: field.ErrorTypeNotSupported, Field: "spec.volumeNamePolicy", BadValue: *p,
 			Detail: fmt.Sprintf("VolumeNamePolicy %q is not supported", *p),
 		})
+	}
+	if old == nil || !slices.Equal(spec.Patches, old.Spec.Patches) {
+		errs = append(errs, reserved.ValidatePatches(spec.Patches, specField.Child("patches"))...)
 	}
 	if old == nil {
 		errs = append(errs, validateForeign(clone)...)

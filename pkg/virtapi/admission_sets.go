@@ -11,6 +11,7 @@ import (
 
 	"github.com/virtkit/virtkit/pkg/vm/instancetype"
 	"github.com/virtkit/virtkit/pkg/vm/pools"
+	"github.com/virtkit/virtkit/pkg/vm/reserved"
 	"github.com/virtkit/virtkit/pkg/vm/surface"
 )
 
@@ -29,6 +30,12 @@ func (a *admission) validateReplicaSet(
 	if template == nil {
 		return verdict(request.Kind.Kind, set.Name, errs), nil
 	}
+	var before map[string]string
+	if old != nil && old.Spec.Template != nil {
+		before = old.Spec.Template.ObjectMeta.Annotations
+	}
+	errs = append(errs, reserved.Validate(reserved.Template, template.ObjectMeta.Annotations, before,
+		templateAnnotationsField)...)
 	errs = append(errs, d.Allowed.Validate(&template.Spec, field.NewPath("spec", "template", "spec"))...)
 	response := verdict(request.Kind.Kind, set.Name, errs)
 	response.Warnings = surface.Warnings("spec.template.", template.ObjectMeta.Annotations, &template.Spec)
@@ -51,6 +58,7 @@ func (a *admission) validatePool(
 	if set.Spec.VirtualMachineTemplate == nil {
 		return verdict(request.Kind.Kind, set.Name, errs), nil
 	}
+	errs = append(errs, validatePoolReserved(set, old)...)
 	vm := pools.Machine(set, pools.TemplateOf(set), 0, "")
 	made, warnings, err := a.validateMade(ctx, vm)
 	if err != nil {
@@ -62,6 +70,24 @@ func (a *admission) validatePool(
 		response.Warnings = append(response.Warnings, "spec.virtualMachineTemplate."+warning)
 	}
 	return response, nil
+}
+
+// validatePoolReserved refuses annotations of the components in a pool's template, and in its VMs' templates.
+func validatePoolReserved(set, old *v1beta1.VirtualMachinePool) field.ErrorList {
+	of := func(set *v1beta1.VirtualMachinePool) (vm, template map[string]string) {
+		if set == nil || set.Spec.VirtualMachineTemplate == nil {
+			return nil, nil
+		}
+		made := set.Spec.VirtualMachineTemplate
+		return made.ObjectMeta.Annotations, templateAnnotations(&v1.VirtualMachine{Spec: made.Spec})
+	}
+	vm, template := of(set)
+	vmBefore, templateBefore := of(old)
+	at := specField.Child("virtualMachineTemplate")
+	return append(
+		reserved.Validate(reserved.Template, vm, vmBefore, at.Child("metadata", "annotations")),
+		reserved.Validate(reserved.Template, template, templateBefore,
+			at.Child("spec", "template", "metadata", "annotations"))...)
 }
 
 // validateMade admits a VM that does not exist yet: it defaults it, and then checks it.

@@ -13,7 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/validate/content"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	v1 "kubevirt.io/api/core/v1"
@@ -21,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/virtkit/virtkit/pkg/vm/clones"
+	"github.com/virtkit/virtkit/pkg/vm/reserved"
 	"github.com/virtkit/virtkit/pkg/vm/savedmemory"
 	"github.com/virtkit/virtkit/pkg/vm/snapshots"
 	"github.com/virtkit/virtkit/pkg/vm/surface"
@@ -142,8 +142,9 @@ func (a *admission) validateRestore(
 	restore.Namespace = request.Namespace
 	errs := ofMachine(&restore.Spec.Target, targetField)
 	if len(errs) == 0 {
-		errs = slices.Concat(validatePatches(restore.Spec.Patches), validatePolicies(&restore.Spec),
-			validateKeep(restore))
+		patches := restore.Spec.Patches
+		errs = slices.Concat(validatePatches(patches), reserved.ValidatePatches(patches, specField.Child("patches")),
+			validatePolicies(&restore.Spec), validateKeep(restore))
 		ctx, cancel := context.WithTimeout(ctx, lookup)
 		defer cancel()
 		other, err := a.validateRestored(ctx, restore)
@@ -283,33 +284,17 @@ func (a *admission) read(ctx context.Context, namespace, name string, into runti
 	if namespace == "" {
 		return nil
 	}
-	if _, list := into.(*v1beta1.VirtualMachineRestoreList); name == "" && !list {
-		return nil
+	switch into.(type) {
+	case *v1beta1.VirtualMachineRestoreList, *v1.VirtualMachineInstanceMigrationList:
+	default:
+		if name == "" {
+			return nil
+		}
 	}
 	if err := a.referents.Read(ctx, namespace, name, into); err != nil && !apierrors.IsNotFound(err) {
 		return err
 	}
 	return nil
-}
-
-// validateResume refuses that anyone but virt-controller names memory from which a guest is resumed: QEMU reads it, and
-// the guest's disks must be of its moment. Taking the mark away is its user's, so that the guest boots.
-func validateResume[P interface {
-	*T
-	metav1.Object
-}, T any](object, old P, by surface.Actor) field.ErrorList {
-	const key = savedmemory.ResumeAnnotation
-	mark, has := object.GetAnnotations()[key]
-	if by.Component || !has {
-		return nil
-	}
-	if old != nil {
-		if before, had := old.GetAnnotations()[key]; had && before == mark {
-			return nil
-		}
-	}
-	return field.ErrorList{field.Forbidden(field.NewPath("metadata", "annotations").Key(key),
-		"virt-controller writes it when a restore is to resume the guest; leave it out, and the guest boots")}
 }
 
 // validateResuming refuses changes of the guest of a VM that goes on from its memory at the next start: that has the

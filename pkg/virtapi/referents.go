@@ -50,6 +50,9 @@ func (r referents) Read(ctx context.Context, namespace, name string, into runtim
 	case *cdiv1.DataSource:
 		path, resource = []string{"/apis", cdiv1.SchemeGroupVersion.Group, cdiv1.SchemeGroupVersion.Version},
 			"datasources"
+	case *v1.VirtualMachineInstanceMigrationList:
+		path, resource = []string{"/apis", v1.GroupVersion.Group, v1.GroupVersion.Version},
+			virtualMachineInstanceMigrations
 	case *v1.VirtualMachine:
 		path, resource = []string{"/apis", v1.GroupVersion.Group, v1.GroupVersion.Version}, "virtualmachines"
 	case *snapshotv1beta1.VirtualMachineSnapshot:

@@ -31,6 +31,7 @@ func (stored) Read(_ context.Context, _, name string, into runtime.Object) error
 		"*v1beta1.VirtualMachineClusterPreference/large":  `{metadata: {name: large}, spec: {requirements: {cpu: {guest: 4}, memory: {guest: 4Gi}}}}`,
 		"*v1.PersistentVolumeClaim/labelled":              `{metadata: {labels: {instancetype.kubevirt.io/default-instancetype: u1, instancetype.kubevirt.io/default-preference: linux}}}`,
 		"*v1beta1.VirtualMachineRestoreList/":             `{items: [{metadata: {name: first}, spec: {target: {apiGroup: kubevirt.io, kind: VirtualMachine, name: busy}}}, {metadata: {name: over}, spec: {target: {apiGroup: kubevirt.io, kind: VirtualMachine, name: vm}}, status: {complete: true}}]}`,
+		"*v1.VirtualMachineInstanceMigrationList/":        `{items: [{metadata: {name: m, uid: m1, finalizers: [virtkit.io/with-disks]}}, {metadata: {name: n, uid: m2}}]}`,
 		"*v1beta1.VirtualMachineSnapshot/secure":          `{status: {virtualMachineSnapshotContentName: secure}}`,
 		"*v1beta1.VirtualMachineSnapshotContent/secure":   `{spec: {source: {virtualMachine: {metadata: {name: safe}, spec: {template: {spec: {domain: {devices: {tpm: {persistent: true}}}}}}}}}}`,
 		"*v1beta1.VirtualMachineSnapshot/preferred":       `{status: {virtualMachineSnapshotContentName: preferred}}`,

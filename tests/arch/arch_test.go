@@ -67,7 +67,7 @@ var arrows = map[string][]string{
 	"pkg/vm/expansion":    {"pkg/vm/conditions"},
 	"pkg/vm/fencing":      {},
 	"pkg/vm/filesystems":  {"pkg/names"},
-	"pkg/vm/hotplug":      {"pkg/names", "pkg/vm/claims"},
+	"pkg/vm/hotplug":      {"pkg/names", "pkg/vm/claims", "pkg/vm/reserved"},
 	"pkg/vm/identity":     {"pkg/names"},
 	"pkg/vm/instancetype": {"pkg/names", "pkg/vm/canonical", "pkg/vm/claims", "pkg/vm/sizing", "pkg/vm/surface"},
 	"pkg/vm/launcherlog":  {},
@@ -77,7 +77,8 @@ var arrows = map[string][]string{
 	"pkg/vm/macaddress":   {"pkg/vm/addresses"},
 	"pkg/vm/ipaddress":    {"pkg/vm/addresses", "pkg/vm/macaddress"},
 	"pkg/vm/network": {
-		"pkg/names", "pkg/vm/identity", "pkg/vm/ipaddress", "pkg/vm/macaddress", "pkg/vm/qos", "pkg/vm/sizing",
+		"pkg/names", "pkg/vm/identity", "pkg/vm/ipaddress", "pkg/vm/macaddress", "pkg/vm/qos",
+		"pkg/vm/reserved", "pkg/vm/sizing",
 	},
 	"pkg/vm/ovf": {
 		"pkg/vm/claims", "pkg/vm/domain", "pkg/vm/filesystems", "pkg/vm/macaddress", "pkg/vm/sizing",
@@ -85,14 +86,15 @@ var arrows = map[string][]string{
 	"pkg/vm/passthrough": {},
 	"pkg/vm/pci":         {},
 	"pkg/vm/peripherals": {},
-	"pkg/vm/pools":       {},
+	"pkg/vm/pools":       {"pkg/vm/reserved"},
 	"pkg/vm/qos":         {"pkg/vm/claims"},
+	"pkg/vm/reserved":    {},
 	"pkg/vm/runstrategy": {},
 	"pkg/vm/rollout": {
 		"pkg/vm/conditions", "pkg/vm/hotplug", "pkg/vm/life", "pkg/vm/migrations", "pkg/vm/network", "pkg/vm/qos",
-		"pkg/vm/sizing", "pkg/vm/surface", "pkg/vm/volumemigration",
+		"pkg/vm/reserved", "pkg/vm/sizing", "pkg/vm/surface", "pkg/vm/volumemigration",
 	},
-	"pkg/vm/savedmemory": {},
+	"pkg/vm/savedmemory": {"pkg/vm/reserved"},
 	"pkg/vm/snapshots": {
 		"pkg/names", "pkg/vm/claims", "pkg/vm/conditions", "pkg/vm/hotplug", "pkg/vm/life", "pkg/vm/migrations",
 		"pkg/vm/passthrough", "pkg/vm/savedmemory", "pkg/vm/vmstate",
@@ -101,14 +103,14 @@ var arrows = map[string][]string{
 	"pkg/vm/surface": {
 		"pkg/vm/claims", "pkg/vm/filesystems", "pkg/vm/hotplug", "pkg/vm/ipaddress", "pkg/vm/launcherlog",
 		"pkg/vm/life", "pkg/vm/macaddress", "pkg/vm/migrations", "pkg/vm/network", "pkg/vm/passthrough", "pkg/vm/pci",
-		"pkg/vm/peripherals", "pkg/vm/qos", "pkg/vm/sizing",
+		"pkg/vm/peripherals", "pkg/vm/qos", "pkg/vm/reserved", "pkg/vm/sizing",
 		"pkg/vm/vmstate", "pkg/vm/volumemigration", "pkg/names", "pkg/version",
 	},
 	"pkg/vm/vhostmd": {},
 	"pkg/vm/vmstate": {"pkg/names", "pkg/vm/migrations", "pkg/vm/peripherals"},
 	"pkg/vm/volumemigration": {
 		"pkg/names", "pkg/vm/claims", "pkg/vm/conditions", "pkg/vm/filesystems", "pkg/vm/hotplug", "pkg/vm/life",
-		"pkg/vm/migrations", "pkg/vm/uploads",
+		"pkg/vm/migrations", "pkg/vm/reserved", "pkg/vm/uploads",
 	},
 
 	// What the services share, and what all share.
@@ -153,7 +155,7 @@ var pure = []string{
 	"pkg/vm/macaddress", "pkg/vm/ipaddress", "pkg/vm/addresses",
 	"pkg/vm/savedmemory", "pkg/vm/snapshots", "pkg/vm/clones", "pkg/vm/life", "pkg/vm/imageformat", "pkg/vm/uploads",
 	"pkg/vm/exports", "pkg/vm/peripherals", "pkg/vm/expansion",
-	"pkg/vm/volumemigration", "pkg/vm/ovf",
+	"pkg/vm/volumemigration", "pkg/vm/ovf", "pkg/vm/reserved",
 }
 
 var sideEffects = []string{

@@ -17,12 +17,13 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/identity"
 	"github.com/virtkit/virtkit/pkg/vm/ipaddress"
 	"github.com/virtkit/virtkit/pkg/vm/macaddress"
+	"github.com/virtkit/virtkit/pkg/vm/reserved"
 	"github.com/virtkit/virtkit/pkg/vm/snapshots"
 	"github.com/virtkit/virtkit/pkg/vm/surface"
 )
 
 // apart are annotations that are the restore's business, whatever the filters say: the one that it needs, and those
-// that it does not take over.
+// that it does not take over. So are those of package reserved.
 var apart = []string{
 	snapshots.LastAnnotation, snapshots.FormerAnnotation, identity.KnownAs, identity.RenamedTo, identity.RenamedFrom,
 	identity.RenamingFrom,
@@ -122,7 +123,7 @@ func guestNames(source *v1beta1.VirtualMachine, kept []string) (patches []operat
 	known := identity.Name(&v1.VirtualMachineInstance{ObjectMeta: metav1.ObjectMeta{
 		Name: source.Name, Annotations: template.ObjectMeta.Annotations,
 	}})
-	others := maps.Clone(template.ObjectMeta.Annotations)
+	others := reserved.Without(template.ObjectMeta.Annotations) // as the restore has them
 	if delete(others, identity.KnownAs); len(others) == 0 {
 		return append(patches, operation{"add", annotations, map[string]string{identity.KnownAs: known}})
 	}
@@ -189,7 +190,7 @@ func leftOut(of map[string]string, filters []string) []string {
 				in = false
 			}
 		}
-		if !in && !slices.Contains(apart, key) {
+		if !in && !slices.Contains(apart, key) && !reserved.Is(key) {
 			out = append(out, key)
 		}
 	}

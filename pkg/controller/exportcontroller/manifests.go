@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"maps"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -16,6 +15,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/names"
 	"github.com/virtkit/virtkit/pkg/vm/claims"
 	"github.com/virtkit/virtkit/pkg/vm/exports"
+	"github.com/virtkit/virtkit/pkg/vm/reserved"
 )
 
 // maxManifests bounds what goes into a Secret, bytes.
@@ -33,11 +33,12 @@ func Manifests(view View, certificate string) (asJSON, asYAML []byte, err error)
 	vm := &v1.VirtualMachine{
 		TypeMeta: metav1.TypeMeta{APIVersion: v1.GroupVersion.String(), Kind: exports.KindVM},
 		ObjectMeta: metav1.ObjectMeta{
-			Name: view.VM.Name, Labels: view.VM.Labels, Annotations: maps.Clone(view.VM.Annotations),
+			Name: view.VM.Name, Labels: view.VM.Labels, Annotations: reserved.Without(view.VM.Annotations),
 		},
 		Spec: *view.VM.Spec.DeepCopy(),
 	}
 	delete(vm.Annotations, corev1.LastAppliedConfigAnnotation)
+	reserved.Drop(vm.Spec.Template.ObjectMeta.Annotations)
 	objects := []any{authority, vm}
 	templates := map[string]*cdiv1.DataVolumeSpec{}
 	for i := range vm.Spec.DataVolumeTemplates {

@@ -19,6 +19,7 @@ import (
 
 	"github.com/virtkit/virtkit/pkg/service/frame"
 	"github.com/virtkit/virtkit/pkg/vm/conditions"
+	"github.com/virtkit/virtkit/pkg/vm/reserved"
 )
 
 const (
@@ -194,7 +195,7 @@ func Instance(set *v1.VirtualMachineInstanceReplicaSet) *v1.VirtualMachineInstan
 			Namespace:    set.Namespace,
 			GenerateName: cmp.Or(template.ObjectMeta.Name, template.ObjectMeta.GenerateName, set.Name+"-"),
 			Labels:       template.ObjectMeta.Labels,
-			Annotations:  template.ObjectMeta.Annotations,
+			Annotations:  reserved.Without(template.ObjectMeta.Annotations),
 			// Also set at admission; here so that there is no moment without.
 			Finalizers: []string{v1.VirtualMachineInstanceFinalizer},
 			OwnerReferences: []metav1.OwnerReference{

@@ -16,6 +16,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/claims"
 	"github.com/virtkit/virtkit/pkg/vm/identity"
 	"github.com/virtkit/virtkit/pkg/vm/instancetype"
+	"github.com/virtkit/virtkit/pkg/vm/reserved"
 	"github.com/virtkit/virtkit/pkg/vm/runstrategy"
 	"github.com/virtkit/virtkit/pkg/vm/surface"
 )
@@ -118,7 +119,7 @@ func (v *View) machine() (*v1.VirtualMachine, error) {
 	if vm == nil {
 		vm = &v1.VirtualMachine{ObjectMeta: metav1.ObjectMeta{
 			Namespace: v.Restore.Namespace, Name: v.Restore.Spec.Target.Name,
-			Labels: maps.Clone(source.Labels), Annotations: maps.Clone(source.Annotations),
+			Labels: maps.Clone(source.Labels), Annotations: reserved.Without(source.Annotations),
 		}}
 		for _, renamed := range []string{identity.RenamedTo, identity.RenamedFrom, identity.RenamingFrom} {
 			delete(vm.Annotations, renamed)
@@ -128,6 +129,7 @@ func (v *View) machine() (*v1.VirtualMachine, error) {
 		return nil, err
 	}
 	vm.Spec = *spec
+	reserved.Drop(vm.Spec.Template.ObjectMeta.Annotations)
 	metav1.SetMetaDataAnnotation(&vm.ObjectMeta, LastAnnotation, mark(v.Restore))
 	if v.sameVM() {
 		firmware := &vm.Spec.Template.Spec.Domain.Firmware
@@ -280,7 +282,25 @@ func Patch(vm *v1.VirtualMachine, patches []string) (*v1.VirtualMachine, error) 
 	if err := json.Unmarshal(after, out); err != nil {
 		return nil, fmt.Errorf("what the patches make is no VM: %w", err)
 	}
+	if key := writtenIn(out, vm); key != "" {
+		return nil, fmt.Errorf("a patch %s", reserved.Refusal(key))
+	}
 	return out, nil
+}
+
+// writtenIn returns the annotation of the components that patches have written to a VM or its template, or "".
+// Admission refuses patches that name one; what they copy is known here only.
+func writtenIn(now, before *v1.VirtualMachine) string {
+	if key := reserved.Changed(now.Annotations, before.Annotations); key != "" {
+		return key
+	}
+	of := func(vm *v1.VirtualMachine) map[string]string {
+		if vm.Spec.Template == nil {
+			return nil
+		}
+		return vm.Spec.Template.ObjectMeta.Annotations
+	}
+	return reserved.Changed(of(now), of(before))
 }
 
 // withOwner returns a list of owners with the VM among them, which controls the object.

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/virtkit/virtkit/pkg/vm/conditions"
+	"github.com/virtkit/virtkit/pkg/vm/reserved"
 	"github.com/virtkit/virtkit/pkg/vm/snapshots"
 )
 
@@ -227,6 +228,62 @@ func TestPatch(t *testing.T) {
 			want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
 			t.Errorf("%s: %v", patch, err)
 		}
+	}
+}
+
+// Patches are applied with virt-controller's rights: none writes an annotation of the components, also not by a copy of
+// what only the VM says. One that is there may stay.
+func TestPatchOfReserved(t *testing.T) {
+	const from = "/spec/template/spec/nodeSelector"
+	for _, key := range reserved.Keys() {
+		path := "/metadata/annotations/" + strings.ReplaceAll(key, "/", "~1")
+		for name, patches := range map[string][]string{
+			"added":           {`{"op":"add","path":"` + path + `","value":"{}"}`},
+			"in the template": {`{"op":"add","path":"/spec/template` + path + `","value":"{}"}`},
+			"copied":          {`{"op":"copy","from":"` + from + `/a","path":"` + path + `"}`},
+			"all copied": {
+				`{"op":"add","path":"` + from + `","value":{}}`,
+				`{"op":"add","path":"` + from + "/" + strings.ReplaceAll(key, "/", "~1") + `","value":"{}"}`,
+				`{"op":"copy","from":"` + from + `","path":"/spec/template/metadata/annotations"}`,
+			},
+		} {
+			vm := &v1.VirtualMachine{Spec: v1.VirtualMachineSpec{Template: &v1.VirtualMachineInstanceTemplateSpec{}}}
+			vm.Annotations = map[string]string{"a": "b"}
+			vm.Spec.Template.ObjectMeta.Annotations = map[string]string{"a": "b"}
+			vm.Spec.Template.Spec.NodeSelector = map[string]string{"a": "{}"}
+			if _, err := Patch(vm, patches); err == nil || !strings.Contains(err.Error(), "the annotation "+key+",") {
+				t.Errorf("%s, %s: %v", key, name, err)
+			}
+		}
+		vm := &v1.VirtualMachine{Spec: v1.VirtualMachineSpec{Template: &v1.VirtualMachineInstanceTemplateSpec{}}}
+		vm.Annotations = map[string]string{key: "{}"}
+		if _, err := Patch(vm, []string{`{"op":"add","path":"/metadata/annotations/a","value":"b"}`}); err != nil {
+			t.Errorf("%s stays: %v", key, err)
+		}
+	}
+}
+
+// What a content says of a VM its namespace's users may have written: the VM that is made of it has no annotation of
+// the components.
+func TestReservedOfContent(t *testing.T) {
+	v := viewOf(t)
+	source := v.Content.Spec.Source.VirtualMachine
+	source.Annotations = map[string]string{"a": "b"}
+	source.Spec.Template.ObjectMeta.Annotations = map[string]string{"c": "d"}
+	for _, key := range reserved.Keys() {
+		source.Annotations[key], source.Spec.Template.ObjectMeta.Annotations[key] = "{}", "{}"
+	}
+	v.VM = nil
+	vm, err := v.machine()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(vm.Annotations) != 2 || vm.Annotations["a"] != "b" || vm.Annotations[LastAnnotation] == "" ||
+		len(vm.Spec.Template.ObjectMeta.Annotations) != 1 || vm.Spec.Template.ObjectMeta.Annotations["c"] != "d" {
+		t.Errorf("annotations %v, of the template %v", vm.Annotations, vm.Spec.Template.ObjectMeta.Annotations)
+	}
+	if len(source.Annotations) != 1+len(reserved.Keys()) {
+		t.Errorf("the content was changed: %v", source.Annotations)
 	}
 }
 

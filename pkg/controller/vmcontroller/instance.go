@@ -12,7 +12,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/hotplug"
 	"github.com/virtkit/virtkit/pkg/vm/identity"
 	"github.com/virtkit/virtkit/pkg/vm/ipaddress"
-	"github.com/virtkit/virtkit/pkg/vm/network"
+	"github.com/virtkit/virtkit/pkg/vm/reserved"
 	"github.com/virtkit/virtkit/pkg/vm/rollout"
 	"github.com/virtkit/virtkit/pkg/vm/volumemigration"
 )
@@ -54,7 +54,7 @@ func instanceOf(
 	}
 	maps.Copy(vmi.Labels, template.ObjectMeta.Labels)
 	maps.Copy(vmi.Annotations, template.ObjectMeta.Annotations)
-	delete(vmi.Annotations, network.AnnotationPolicies) // an instance type's or preference's may be anything
+	reserved.Drop(vmi.Annotations) // what a template, instance type or preference has may be anybody's
 	if value, given := volumemigration.OwnOptIn(vm); given {
 		vmi.Annotations[volumemigration.OptInAnnotation] = value
 	}

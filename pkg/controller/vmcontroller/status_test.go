@@ -14,7 +14,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/controller/vmicontroller"
 	"github.com/virtkit/virtkit/pkg/vm/instancetype"
 	"github.com/virtkit/virtkit/pkg/vm/macaddress"
-	"github.com/virtkit/virtkit/pkg/vm/network"
+	"github.com/virtkit/virtkit/pkg/vm/reserved"
 	"github.com/virtkit/virtkit/pkg/vm/rollout"
 )
 
@@ -329,8 +329,10 @@ func TestStatus(t *testing.T) {
 
 func TestInstance(t *testing.T) {
 	vm := testVM(v1.RunStrategyAlways)
-	// As a preference may add it: it is not the guest's to say.
-	vm.Spec.Template.ObjectMeta.Annotations[network.AnnotationPolicies] = "{}"
+	// As a preference may add them: they are not the guest's to say.
+	for _, key := range reserved.Keys() {
+		vm.Spec.Template.ObjectMeta.Annotations[key] = "{}"
+	}
 	got, err := Instance(vm, true)
 	if err != nil {
 		t.Fatal(err)

@@ -10,13 +10,14 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 
 	"github.com/virtkit/virtkit/pkg/vm/claims"
+	"github.com/virtkit/virtkit/pkg/vm/reserved"
 )
 
 // DeclaredAnnotation is on the VMI of a VirtualMachine: the names of the hotplugged volumes that its template had
 // when the VMI was brought up to it, joined by commas. By it a volume that left the template is distinguished from
 // one that was only ever plugged into the VMI, and one that is new there from one that was taken away until the
 // next start.
-const DeclaredAnnotation = "virtkit.io/declared-volumes"
+const DeclaredAnnotation = reserved.DeclaredVolumes
 
 // Declared reads DeclaredAnnotation.
 func Declared(annotations map[string]string) map[string]bool {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/virtkit/virtkit/pkg/vm/ipaddress"
 	"github.com/virtkit/virtkit/pkg/vm/macaddress"
+	"github.com/virtkit/virtkit/pkg/vm/reserved"
 )
 
 // What Multus and the components agree on by annotations of a pod: the de-facto standard of the Network Plumbing
@@ -27,7 +28,7 @@ const (
 // AnnotationPolicies is the annotation of a VMI with what holds for its guest on networks of Multus (package
 // multipolicy). virt-controller alone writes it: admission refuses it to everybody else, as it does the label that says
 // on which node the guest is.
-const AnnotationPolicies = "virtkit.io/network-policies"
+const AnnotationPolicies = reserved.NetworkPolicies
 
 // MaxPolicies bounds its text, bytes. The API server takes 256 KiB of annotations together; admission keeps this much
 // free of others.

@@ -13,6 +13,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	v1 "kubevirt.io/api/core/v1"
 	"kubevirt.io/api/pool/v1beta1"
+
+	"github.com/virtkit/virtkit/pkg/vm/reserved"
 )
 
 // Kind is the kind of pools.
@@ -60,12 +62,13 @@ func Machine(pool *v1beta1.VirtualMachinePool, template *Template, ordinal int, 
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: pool.Namespace, Name: Name(pool.Name, ordinal),
 			Labels:          labelled(template.VirtualMachineTemplate.ObjectMeta.Labels, revision),
-			Annotations:     maps.Clone(template.VirtualMachineTemplate.ObjectMeta.Annotations),
+			Annotations:     reserved.Without(template.VirtualMachineTemplate.ObjectMeta.Annotations),
 			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(pool, Kind)},
 		},
 		Spec: *template.VirtualMachineTemplate.Spec.DeepCopy(),
 	}
 	if vm.Spec.Template != nil { // admission asks for it
+		reserved.Drop(vm.Spec.Template.ObjectMeta.Annotations)
 		vm.Spec.Template.ObjectMeta.Labels = labelled(vm.Spec.Template.ObjectMeta.Labels, revision)
 		number(&vm.Spec, template.NameGeneration, ordinal)
 	}

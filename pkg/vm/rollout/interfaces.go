@@ -11,11 +11,12 @@ import (
 
 	"github.com/virtkit/virtkit/pkg/vm/conditions"
 	"github.com/virtkit/virtkit/pkg/vm/network"
+	"github.com/virtkit/virtkit/pkg/vm/reserved"
 )
 
 // InterfacesAnnotation is on a VM's VMI: the interfaces and networks of the template as the VMI has taken them over,
 // JSON of Attachments. The template's hash does not count them then.
-const InterfacesAnnotation = "virtkit.io/template-interfaces"
+const InterfacesAnnotation = reserved.TemplateInterfaces
 
 // Attachments are a template's interfaces, without their states, and its networks.
 type Attachments struct {

@@ -12,13 +12,14 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 
 	"github.com/virtkit/virtkit/pkg/vm/hotplug"
+	"github.com/virtkit/virtkit/pkg/vm/reserved"
 	"github.com/virtkit/virtkit/pkg/vm/sizing"
 	"github.com/virtkit/virtkit/pkg/vm/volumemigration"
 )
 
 // TemplateHashAnnotation is on a VM's VMI: what the template was when it was made, so that a later
 // change can be distinguished from one that concerns the VM only, without keeping the old template.
-const TemplateHashAnnotation = "virtkit.io/template-hash"
+const TemplateHashAnnotation = reserved.TemplateHash
 
 // Counted selects what TemplateHash covers beside what never changes while the guest runs. VMIs of this controller have
 // hashes without these fields; those that an older one made may have them with.

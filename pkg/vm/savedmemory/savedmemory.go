@@ -19,14 +19,16 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/virtkit/virtkit/pkg/vm/reserved"
 )
 
 const (
 	// IncludeAnnotation is on a VirtualMachineSnapshot that is to have the guest's memory: "true".
 	IncludeAnnotation = "virtkit.io/include-memory"
 	// ResumeAnnotation is on a VM from a restore until its guest has been resumed, and on the VMI that does so: a
-	// Resume as JSON. virt-controller writes it.
-	ResumeAnnotation = "virtkit.io/resume-memory"
+	// Resume as JSON. virt-controller alone writes it.
+	ResumeAnnotation = reserved.ResumeMemory
 )
 
 // volumePrefix begins the names of volumes, and of claims, that take a guest's memory for a snapshot.

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"maps"
 	"reflect"
-	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -19,7 +18,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/names"
 	"github.com/virtkit/virtkit/pkg/vm/hotplug"
 	"github.com/virtkit/virtkit/pkg/vm/ipaddress"
-	"github.com/virtkit/virtkit/pkg/vm/network"
+	"github.com/virtkit/virtkit/pkg/vm/reserved"
 	"github.com/virtkit/virtkit/pkg/vm/sizing"
 )
 
@@ -48,10 +47,6 @@ var reservedLabels = []string{
 	v1.AppLabel, v1.CreatedByLabel, v1.NodeNameLabel, v1.MigrationJobLabel, v1.MigrationNameLabel,
 	v1.MigrationTargetNodeNameLabel, v1.OutdatedLauncherImageLabel,
 }
-
-// reservedAnnotations are the annotations on a VMI that the components write and trust: what the guest's firewall lets
-// through is one of them.
-var reservedAnnotations = []string{network.AnnotationPolicies}
 
 // ValidateVirtualMachine checks a VirtualMachine as DefaultVirtualMachine left it. The VMI it would
 // make is checked with all the defaults of d.
@@ -100,7 +95,6 @@ func validateTemplateMeta(meta metav1.ObjectMeta, path *field.Path) field.ErrorL
 	errs := metavalidation.ValidateLabels(meta.Labels, labels)
 	errs = append(errs, apivalidation.ValidateAnnotations(meta.Annotations, annotations)...)
 	errs = append(errs, validateReserved(reservedLabels, meta.Labels, nil, labels)...)
-	errs = append(errs, validateReserved(reservedAnnotations, meta.Annotations, nil, annotations)...)
 	errs = append(errs, validateAnnotations(meta.Annotations, annotations)...)
 	return append(errs, validateLogLabels(meta.Labels, labels)...)
 }
@@ -159,8 +153,7 @@ func ValidateVirtualMachineInstance(vmi *v1.VirtualMachineInstance, by Actor) fi
 	if !by.Component {
 		metadata := field.NewPath("metadata")
 		errs = append(errs, validateReserved(reservedLabels, vmi.Labels, nil, metadata.Child("labels"))...)
-		errs = append(errs, validateReserved(reservedAnnotations, vmi.Annotations, nil,
-			metadata.Child("annotations"))...)
+		errs = append(errs, reserved.Validate(reserved.VMI, vmi.Annotations, nil, metadata.Child("annotations"))...)
 		errs = append(errs, validateRoom(vmi.Annotations, vmi.Spec.Networks, metadata.Child("annotations"))...)
 	}
 	return append(errs, validateSpec(&vmi.Spec, spec)...)
@@ -177,8 +170,9 @@ func ValidateVirtualMachineInstanceUpdate(vmi, old *v1.VirtualMachineInstance, b
 		return nil
 	}
 	errs := validateReserved(reservedLabels, vmi.Labels, old.Labels, field.NewPath("metadata", "labels"))
-	errs = append(errs, validateReserved(slices.Concat(reservedAnnotations, settledAnnotations), vmi.Annotations,
-		old.Annotations, field.NewPath("metadata", "annotations"))...)
+	errs = append(errs, validateReserved(settledAnnotations, vmi.Annotations, old.Annotations,
+		field.NewPath("metadata", "annotations"))...)
+	errs = append(errs, validateOwn(vmi, old, by)...)
 	errs = append(errs, validateDeviceAnnotations(vmi.Namespace, vmi.Annotations, old.Annotations, &vmi.Spec,
 		field.NewPath("metadata", "annotations"))...)
 	if !maps.Equal(vmi.Annotations, old.Annotations) {
@@ -207,6 +201,17 @@ func ValidateVirtualMachineInstanceUpdate(vmi, old *v1.VirtualMachineInstance, b
 		errs = append(errs, field.Forbidden(field.NewPath("spec"), detail))
 	}
 	return errs
+}
+
+// validateOwn refuses changes of the components' annotations. virt-api writes one of them, with the volumes.
+func validateOwn(vmi, old *v1.VirtualMachineInstance, by Actor) field.ErrorList {
+	before := old.Annotations
+	if value, ok := vmi.Annotations[reserved.DeclaredVolumes]; ok && by.API {
+		before = map[string]string{}
+		maps.Copy(before, old.Annotations)
+		before[reserved.DeclaredVolumes] = value
+	}
+	return reserved.Validate(reserved.VMI, vmi.Annotations, before, field.NewPath("metadata", "annotations"))
 }
 
 func ownerOf(vmi *v1.VirtualMachineInstance) string {

@@ -484,10 +484,6 @@ func TestValidateVirtualMachine(t *testing.T) {
 			"vm", `{runStrategy: Always, template: {metadata: {labels: {kubevirt.io/nodeName: x}}}}`,
 			`spec.template.metadata.labels[kubevirt.io/nodeName]: is set by virtkit itself`,
 		},
-		"reserved annotation": {
-			"vm", `{runStrategy: Always, template: {metadata: {annotations: {virtkit.io/network-policies: "{}"}}}}`,
-			`spec.template.metadata.annotations[virtkit.io/network-policies]: is set by virtkit itself`,
-		},
 		"ordinary label": {
 			"vm", `{runStrategy: Always, template: {metadata: {labels: {kubevirt.io/size: small}}}}`, ``,
 		},

@@ -12,11 +12,12 @@ import (
 
 	"github.com/virtkit/virtkit/pkg/vm/claims"
 	"github.com/virtkit/virtkit/pkg/vm/hotplug"
+	"github.com/virtkit/virtkit/pkg/vm/reserved"
 )
 
 // RecordAnnotation is on a VM that names other claims because a migration brings its disks: JSON of a Record. It is
-// written and removed in the same patches as the claims.
-const RecordAnnotation = "virtkit.io/disks-brought"
+// written and removed in the same patches as the claims, by virt-controller alone.
+const RecordAnnotation = reserved.DisksBrought
 
 // Record has what a VM named before a migration brought its disks, so that it can name them again.
 type Record struct {

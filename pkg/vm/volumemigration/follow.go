@@ -14,11 +14,12 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/filesystems"
 	"github.com/virtkit/virtkit/pkg/vm/hotplug"
 	"github.com/virtkit/virtkit/pkg/vm/migrations"
+	"github.com/virtkit/virtkit/pkg/vm/reserved"
 )
 
 // MovedAnnotation is on a VMI whose disks have been copied, or are: the volumes, by name, as they were when the VMI was
 // made. What the VMI was made from is known by a checksum of the whole template (rollout.TemplateHash), which has them.
-const MovedAnnotation = "virtkit.io/moved-volumes"
+const MovedAnnotation = reserved.MovedVolumes
 
 // onlyBack is KubeVirt's rule for a change of volumes that are being copied.
 const onlyBack = "its disk is being copied; the volume can only be reverted to the claim that it had"

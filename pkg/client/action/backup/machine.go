@@ -21,8 +21,8 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/identity"
 	"github.com/virtkit/virtkit/pkg/vm/ipaddress"
 	"github.com/virtkit/virtkit/pkg/vm/macaddress"
+	"github.com/virtkit/virtkit/pkg/vm/reserved"
 	"github.com/virtkit/virtkit/pkg/vm/runstrategy"
-	"github.com/virtkit/virtkit/pkg/vm/savedmemory"
 	"github.com/virtkit/virtkit/pkg/vm/snapshots"
 	"github.com/virtkit/virtkit/pkg/vm/uploads"
 )
@@ -40,7 +40,7 @@ const (
 // apart are annotations about the VM's life in its cluster.
 var apart = []string{
 	corev1.LastAppliedConfigAnnotation, snapshots.LastAnnotation, snapshots.FormerAnnotation, identity.RenamedTo,
-	identity.RenamedFrom, identity.RenamingFrom, savedmemory.ResumeAnnotation,
+	identity.RenamedFrom, identity.RenamingFrom,
 }
 
 // stored returns a VM, with its instance type and preference written out, as a file has it.
@@ -58,6 +58,7 @@ func stored(vm *v1.VirtualMachine) *v1.VirtualMachine {
 	if len(ipaddress.Recorded(vm)) == 0 {
 		delete(out.Annotations, ipaddress.Annotation)
 	}
+	reserved.Drop(out.Spec.Template.ObjectMeta.Annotations)
 	out.Spec.DataVolumeTemplates = slices.DeleteFunc(out.Spec.DataVolumeTemplates,
 		func(template v1.DataVolumeTemplateSpec) bool {
 			return slices.ContainsFunc(out.Spec.Template.Spec.Volumes, func(volume v1.Volume) bool {
@@ -68,7 +69,7 @@ func stored(vm *v1.VirtualMachine) *v1.VirtualMachine {
 }
 
 func withoutApart(annotations map[string]string) map[string]string {
-	out := maps.Clone(annotations)
+	out := reserved.Without(annotations)
 	for _, key := range apart {
 		delete(out, key)
 	}
@@ -110,6 +111,7 @@ func (f *File) Make(wish Wish) (*Made, error) {
 		Annotations: withoutApart(vm.Annotations),
 	}
 	vm.Status = v1.VirtualMachineStatus{}
+	reserved.Drop(vm.Spec.Template.ObjectMeta.Annotations)
 	vm.Spec.DataVolumeTemplates = nil
 	out := &Made{VM: vm}
 	renamed := map[string]string{}

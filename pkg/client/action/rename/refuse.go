@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	v1 "kubevirt.io/api/core/v1"
 
+	"github.com/virtkit/virtkit/pkg/vm/reserved"
 	"github.com/virtkit/virtkit/pkg/vm/runstrategy"
 	"github.com/virtkit/virtkit/pkg/vm/savedmemory"
 	"github.com/virtkit/virtkit/pkg/vm/snapshots"
@@ -60,6 +61,9 @@ func Refuse(vm *v1.VirtualMachine, vmi *v1.VirtualMachineInstance, rivals []stri
 		return refused("VM %s is part of snapshot %s, which is being taken; wait until it is", name, holder)
 	case kind == snapshots.HolderRestore:
 		return refused("VM %s is being restored by %s; wait until it is", name, holder)
+	case vm.Annotations[reserved.DisksBrought] != "":
+		return refused("VM %s has disks that a migration has brought, whose end is not tidied up yet; wait until its "+
+			"annotation %s is gone", name, reserved.DisksBrought)
 	case savedmemory.Pending(vm) != nil:
 		return refused(
 			"VM %s goes on from the memory of a snapshot when it is started next, by this name; start and stop it "+
