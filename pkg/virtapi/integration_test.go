@@ -345,6 +345,9 @@ func TestAgainstAPIServer(t *testing.T) {
 			t.Errorf("user %q, %d bytes, %v", user, len(echoed), err)
 		}
 	})
+	t.Run("annotations of the components", func(t *testing.T) {
+		tryReserved(ctx, t, e.Config, e.Client, vm, vmi)
+	})
 	t.Run("rights", func(t *testing.T) {
 		jane := rest.CopyConfig(e.Config)
 		jane.Impersonate = rest.ImpersonationConfig{UserName: "jane", Groups: []string{"system:authenticated"}}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/virtkit/virtkit/pkg/controller/restorecontroller"
 	"github.com/virtkit/virtkit/pkg/vm/conditions"
+	"github.com/virtkit/virtkit/pkg/vm/reserved"
 )
 
 func viewOf(phase clonev1beta1.VirtualMachineClonePhase) *View {
@@ -268,6 +269,11 @@ func TestPatches(t *testing.T) {
 	}
 	if left := leftOut(map[string]string{"a": ""}, nil); !slices.Equal(left, nil) {
 		t.Errorf("no filters leave out %v", left)
+	}
+	// The restore does not take these over.
+	if left := leftOut(map[string]string{"a": "", reserved.DisksBrought: ""}, []string{"b"}); !slices.Equal(left,
+		[]string{"a"}) {
+		t.Errorf("of the components' annotations and another, %v are left out", left)
 	}
 }
 

@@ -19,6 +19,7 @@ import (
 
 	"github.com/virtkit/virtkit/pkg/service/config"
 	"github.com/virtkit/virtkit/pkg/vm/exports"
+	"github.com/virtkit/virtkit/pkg/vm/reserved"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
@@ -114,6 +115,10 @@ func TestManifests(t *testing.T) {
 			{Name: "share", VolumeSource: claim("share")},
 			{Name: "init", VolumeSource: v1.VolumeSource{CloudInitNoCloud: &v1.CloudInitNoCloudSource{UserData: "#x"}}},
 		}}},
+	}
+	for _, key := range reserved.Keys() { // are not exported
+		metav1.SetMetaDataAnnotation(&view.VM.ObjectMeta, key, "x")
+		metav1.SetMetaDataAnnotation(&view.VM.Spec.Template.ObjectMeta, key, "x")
 	}
 	view.Claims[0].Claim.Spec = corev1.PersistentVolumeClaimSpec{
 		AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}, VolumeName: "pv",

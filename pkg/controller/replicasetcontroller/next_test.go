@@ -13,6 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	v1 "kubevirt.io/api/core/v1"
+
+	"github.com/virtkit/virtkit/pkg/vm/reserved"
 )
 
 var now = time.Date(2026, 11, 21, 9, 0, 0, 0, time.UTC)
@@ -215,7 +217,13 @@ func TestNext(t *testing.T) {
 
 func TestInstance(t *testing.T) {
 	set := newSet(1)
+	for _, key := range reserved.Keys() {
+		set.Spec.Template.ObjectMeta.Annotations[key] = "x"
+	}
 	got := Instance(set)
+	if key := reserved.Changed(got.Annotations, nil); key != "" {
+		t.Errorf("it has the components' annotation %s", key)
+	}
 	if got.GenerateName != "web-" || got.Name != "" || got.Labels["app"] != "web" || got.Annotations["note"] != "x" ||
 		!metav1.IsControlledBy(got, set) ||
 		!slices.Contains(got.Finalizers, v1.VirtualMachineInstanceFinalizer) {

@@ -9,6 +9,8 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 	"kubevirt.io/api/pool/v1beta1"
 	"sigs.k8s.io/yaml"
+
+	"github.com/virtkit/virtkit/pkg/vm/reserved"
 )
 
 const template = `
@@ -82,6 +84,10 @@ func TestMachine(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			of := &Template{VirtualMachineTemplate: parse(t, template), NameGeneration: tc.generation}
+			for _, key := range reserved.Keys() {
+				metav1.SetMetaDataAnnotation(&of.VirtualMachineTemplate.ObjectMeta, key, "x")
+				metav1.SetMetaDataAnnotation(&of.VirtualMachineTemplate.Spec.Template.ObjectMeta, key, "x")
+			}
 			before := of.VirtualMachineTemplate.DeepCopy()
 			vm := Machine(pool, of, 7, "web-3")
 			if diff := cmp.Diff(tc.want, names(vm)); diff != "" {
@@ -94,6 +100,11 @@ func TestMachine(t *testing.T) {
 				vm.Spec.Template.ObjectMeta.Labels["tier"] != "front" ||
 				vm.Spec.Template.ObjectMeta.Labels[v1.VirtualMachinePoolRevisionName] != "web-3" {
 				t.Errorf("%+v", vm)
+			}
+			for _, of := range []map[string]string{vm.Annotations, vm.Spec.Template.ObjectMeta.Annotations} {
+				if key := reserved.Changed(of, nil); key != "" {
+					t.Errorf("it has the components' annotation %s", key)
+				}
 			}
 			if diff := cmp.Diff(before, of.VirtualMachineTemplate); diff != "" {
 				t.Errorf("the template was changed\n%s", diff)

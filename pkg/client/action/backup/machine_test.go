@@ -6,10 +6,12 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	v1 "kubevirt.io/api/core/v1"
 
 	"github.com/virtkit/virtkit/pkg/vm/ipaddress"
 	"github.com/virtkit/virtkit/pkg/vm/macaddress"
+	"github.com/virtkit/virtkit/pkg/vm/reserved"
 )
 
 func exampleFile(t *testing.T) *File {
@@ -71,6 +73,31 @@ func TestMake(t *testing.T) {
 	for _, want := range []string{"volume share (claim share)", "volume lost (claim lost): the VM is made without it"} {
 		if !strings.Contains(said, want) {
 			t.Errorf("%q lacks %q", said, want)
+		}
+	}
+}
+
+// What the components note on a VM is about its life in its cluster: it gets into no file, and out of none.
+func TestAnnotationsOfTheComponents(t *testing.T) {
+	note := func(vm *v1.VirtualMachine) {
+		for _, key := range reserved.Keys() {
+			metav1.SetMetaDataAnnotation(&vm.ObjectMeta, key, "x")
+			metav1.SetMetaDataAnnotation(&vm.Spec.Template.ObjectMeta, key, "x")
+		}
+	}
+	file := exampleFile(t)
+	note(file.VM)
+	made, err := file.Make(Wish{Namespace: "ns", Name: "new"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	exported := exampleFile(t).VM
+	note(exported)
+	for what, vm := range map[string]*v1.VirtualMachine{"the file": stored(exported), "the import": made.VM} {
+		for _, of := range []map[string]string{vm.Annotations, vm.Spec.Template.ObjectMeta.Annotations} {
+			if key := reserved.Changed(of, nil); key != "" {
+				t.Errorf("%s has %s", what, key)
+			}
 		}
 	}
 }

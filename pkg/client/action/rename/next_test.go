@@ -15,6 +15,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/vm/identity"
 	"github.com/virtkit/virtkit/pkg/vm/ipaddress"
 	"github.com/virtkit/virtkit/pkg/vm/macaddress"
+	"github.com/virtkit/virtkit/pkg/vm/reserved"
 	"github.com/virtkit/virtkit/pkg/vm/savedmemory"
 	"github.com/virtkit/virtkit/pkg/vm/vmstate"
 )
@@ -214,6 +215,9 @@ func TestRefuse(t *testing.T) {
 		"restored by r":      func(vm *v1.VirtualMachine) { vm.Status.RestoreInProgress = new("r") },
 		"goes on from the memory of a snapshot": func(vm *v1.VirtualMachine) {
 			metav1.SetMetaDataAnnotation(&vm.ObjectMeta, savedmemory.ResumeAnnotation, `{"claim":"m","restore":"1"}`)
+		},
+		"disks that a migration has brought": func(vm *v1.VirtualMachine) {
+			metav1.SetMetaDataAnnotation(&vm.ObjectMeta, reserved.DisksBrought, `{"migration":"m","disks":[]}`)
 		},
 		"no spec.template": func(vm *v1.VirtualMachine) { vm.Spec.Template = nil },
 	} {
