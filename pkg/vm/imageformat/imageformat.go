@@ -111,7 +111,7 @@ func Detect(head []byte) (Format, error) {
 	case bytes.HasPrefix(head, []byte("KDMV")):
 		return VMDK, nil
 	case bytes.HasPrefix(bytes.TrimLeft(head[:min(len(head), 1<<10)], " \t\r\n"), []byte("# Disk DescriptorFile")):
-		return "", errExtents
+		return "", extentsElsewhere(head)
 	case bytes.HasPrefix(head, []byte("vhdxfile")):
 		return VHDX, nil
 	case bytes.HasPrefix(head, []byte("conectix")):
@@ -119,9 +119,6 @@ func Detect(head []byte) (Format, error) {
 	}
 	return Raw, nil
 }
-
-var errExtents = &RefusedError{"the image is the descriptor of a VMDK whose data (extents) is in other files: " +
-	"convert it into one file first, with qemu-img convert -O qcow2"}
 
 // Check reads the header of a whole image of size bytes.
 func Check(r io.ReaderAt, size int64, format Format) (Info, error) {

@@ -97,6 +97,10 @@ func TestRefused(t *testing.T) {
 		copy(data[at:], text)
 		return data
 	}
+	// cut has only the first byte of what starts at the sector that is written there.
+	cut := func(name string, at int) []byte {
+		return good[name][:little.Uint64(good[name][at:])*sector+1]
+	}
 	replaced := func(name, old, text string) []byte {
 		if !bytes.Contains(good[name], []byte(old)) {
 			t.Fatalf("%s has no %q", name, old)
@@ -158,6 +162,13 @@ func TestRefused(t *testing.T) {
 		},
 		"parent by content":    {VMDK, replaced("vmdk", "parentCID=ffffffff", "parentCID=12345678"), "parent", false},
 		"grain":                {VMDK, change("vmdk", 20, "\x03"), "grains of", false},
+		"no entries of tables": {VMDK, change("vmdk", 44, "\x00\x00\x00\x00"), "grain tables of 0", false},
+		"entries of tables":    {VMDK, change("vmdk", 44, "\x01\x02"), "grain tables of 513", false},
+		"directory cut":        {VMDK, cut("vmdk", 56), "its directory is not in the file", true},
+		"second directory cut": {VMDK, change("vmdk", 48, "\xff\xff\xff"), "its directory is not in the file", true},
+		"flat, the file's name": {
+			VMDK, replaced("vmdk", "RW ", "RW 1 FLAT \"/etc/shadow\" 0 "), `is in other files ("/etc/shadow"): `, false,
+		},
 		"footer":               {VMDK, footed(good["vmdk of a stream"])[:2<<10], "corrupt header", true},
 		"footer, other disk":   {VMDK, footerOf(good["vmdk of a stream"]), "footer says something else", true},
 		"differencing":         {VHD, vhdKind(4), "differencing", false},
@@ -203,12 +214,13 @@ func footerOf(data []byte) []byte {
 
 func TestDetect(t *testing.T) {
 	for head, want := range map[string]string{
-		"# Disk DescriptorFile\nversion=1\n":  "other files",
-		strings.Repeat("\x00", 257) + "ustar": "tar archive",
-		"PK\x03\x04":                          "ZIP",
-		"COWD":                                "VMDK of version 3",
-		"QED\x00":                             "QED",
-		strings.Repeat("\x00", 64) + "\x7f\x10\xda\xbe": "VDI",
+		"# Disk DescriptorFile\nversion=1\n":                   "other files: ",
+		"# Disk DescriptorFile\nRW 9 FLAT \"a-flat.vmdk\" 0\n": `other files ("a-flat.vmdk"): `,
+		strings.Repeat("\x00", 257) + "ustar":                  "tar archive",
+		"PK\x03\x04":                                           "ZIP",
+		"COWD":                                                 "VMDK of version 3",
+		"QED\x00":                                              "QED",
+		strings.Repeat("\x00", 64) + "\x7f\x10\xda\xbe":        "VDI",
 	} {
 		if format, err := Detect([]byte(head)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%.20q: %s, %v; want %q", head, format, err, want)
