@@ -118,8 +118,14 @@ func (s *Step) end(view View, state uploads.State) {
 	}
 }
 
+// Exit codes of a process that SIGKILL or SIGTERM has ended.
+const (
+	killed     = 128 + 9
+	terminated = 128 + 15
+)
+
 // endOf reads how an upload ended. A pod counts as taken over by the image: that it succeeded must be in its exit code
-// and in its message.
+// and in its message. Without a word of its own it was interrupted if somebody else has ended it.
 func endOf(pod *corev1.Pod) uploads.State {
 	failed := uploads.State{Phase: uploads.Failed}
 	for i := range pod.Status.ContainerStatuses {
@@ -140,7 +146,9 @@ func endOf(pod *corev1.Pod) uploads.State {
 			return failed
 		}
 		failed.Message = fmt.Sprintf("the upload's pod has ended with code %d: repeat the upload", ended.ExitCode)
+		failed.Interrupted = ended.ExitCode == killed || ended.ExitCode == terminated
 	}
+	failed.Interrupted = failed.Interrupted || pod.Status.Reason != ""
 	if pod.Status.Message != "" || failed.Message == "" {
 		failed.Message = fmt.Sprintf("the upload's pod has ended (%s), so repeat the upload: %s",
 			cmp.Or(pod.Status.Reason, "no reason was given"), pod.Status.Message)

@@ -67,6 +67,7 @@ func TestNext(t *testing.T) {
 		end     uploads.Phase
 		message string
 		intact  bool
+		again   bool // it was only interrupted
 	}{
 		"asked for": {view: View{Request: request}, create: true},
 		"an older pod writes": {
@@ -117,10 +118,14 @@ func TestNext(t *testing.T) {
 			view: View{Request: request, Pod: ended(corev1.PodFailed, 137, "OOMKilled", "")}, end: uploads.Failed,
 			message: "more memory",
 		},
+		"killed": {
+			view: View{Request: request, Pod: ended(corev1.PodFailed, 137, "Error", "")}, end: uploads.Failed,
+			message: "code 137", again: true,
+		},
 		"evicted": {
 			view: View{Request: request, Pod: pod(corev1.PodFailed, func(p *corev1.Pod) {
 				p.Status.Reason, p.Status.Message = "Evicted", "the node was low on memory"
-			})}, end: uploads.Failed, message: "(Evicted)",
+			})}, end: uploads.Failed, message: "(Evicted)", again: true,
 		},
 		"cancelled":          {view: View{Request: cancelled, Pod: pod(corev1.PodRunning, nil)}, deletes: 1},
 		"cancelled and gone": {view: View{Request: cancelled}, end: uploads.Cancelled},
@@ -145,6 +150,9 @@ func TestNext(t *testing.T) {
 			}
 			if step.End != nil {
 				end, message, intact = step.End.Phase, step.End.Message, step.End.Intact
+				if step.End.Interrupted != test.again {
+					t.Errorf("interrupted: %t", step.End.Interrupted)
+				}
 			}
 			if (step.Create != nil) != test.create || len(step.Delete) != test.deletes || said != test.say ||
 				end != test.end || !strings.Contains(message, test.message) || intact != test.intact {

@@ -160,6 +160,7 @@ func (u *upload) watch(ctx context.Context) {
 		case <-u.ended:
 			return
 		case <-ctx.Done():
+			u.change(func(s *uploads.State) { s.Interrupted = true })
 			u.fail(errors.New("the upload's pod was ended: repeat the upload"))
 			return
 		case <-ticker.C:

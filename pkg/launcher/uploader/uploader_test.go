@@ -501,7 +501,8 @@ func TestEndsWithout(t *testing.T) {
 		check(t, err)
 		r.waitFor(func(s uploads.State) bool { return s.Received == 5000 })
 		r.stop()
-		if state := r.ended(); !strings.Contains(state.Message, "pod was ended: repeat the upload") || state.Intact {
+		if state := r.ended(); !strings.Contains(state.Message, "pod was ended: repeat the upload") || state.Intact ||
+			!state.Interrupted {
 			t.Errorf("%+v", state)
 		}
 	})

@@ -168,6 +168,8 @@ type State struct {
 	SHA256 string `json:"sha256,omitempty"`
 	// Intact says about a failed upload that the claim is as it was before.
 	Intact bool `json:"intact,omitempty"`
+	// Interrupted says about a failed upload that only its pod was ended: the same request begins it anew.
+	Interrupted bool `json:"interrupted,omitempty"`
 	// Ended is when the upload ended.
 	Ended time.Time `json:"ended,omitzero"`
 }

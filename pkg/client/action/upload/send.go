@@ -9,11 +9,13 @@ import (
 	"fmt"
 	"hash"
 	"io"
+	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/virtkit/virtkit/pkg/client/action"
+	"github.com/virtkit/virtkit/pkg/client/action/client"
 	"github.com/virtkit/virtkit/pkg/stream"
 	"github.com/virtkit/virtkit/pkg/vm/uploads"
 )
@@ -22,6 +24,9 @@ import (
 type sending struct {
 	Options
 	api API
+	// request is what is asked for, again in place of each of the pods that were ended.
+	request uploads.Request
+	pods    int
 	// sum is of the first summed bytes of the image.
 	sum    hash.Hash
 	summed int64
@@ -34,6 +39,18 @@ type sending struct {
 
 // aWhile is how long an upload may take to begin before that is worth a word.
 const aWhile = 15 * time.Second
+
+// mostPods is how many pods an upload has at most, when one after the other is ended.
+const mostPods = 5
+
+// ask asks for the upload, or, once its pod was ended, for another one.
+func (s *sending) ask(ctx context.Context) error {
+	if err := s.api.Put(ctx, client.Claims, s.Namespace, s.Claim, uploads.Subresource, s.request); err != nil {
+		return fmt.Errorf("upload to claim %s/%s: %w", s.Namespace, s.Claim, err)
+	}
+	s.pods++
+	return nil
+}
 
 // FailedError is an upload that the cluster's side has ended.
 type FailedError struct{ State uploads.State }
@@ -57,6 +74,17 @@ func (s *sending) run(ctx context.Context) (uploads.State, error) {
 		switch {
 		case err == nil && state.Phase == uploads.Succeeded:
 			return state, nil
+		case err == nil && state.Interrupted && s.pods < mostPods:
+			if err := s.ask(ctx); err != nil {
+				if permanent(err) || apierrors.IsConflict(err) {
+					return state, err
+				}
+				s.cause = err
+				break
+			}
+			if s.Again != nil {
+				s.Again(strings.TrimSuffix(state.Message, ": repeat the upload"))
+			}
 		case err == nil && state.Phase.Final():
 			return state, fmt.Errorf("upload to claim %s/%s: %w", s.Namespace, s.Claim, &FailedError{state})
 		case err == nil && state.Phase == uploads.Receiving && s.ContainerDisk == nil:

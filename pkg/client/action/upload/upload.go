@@ -71,6 +71,8 @@ type Options struct {
 	Show func(uploads.State)
 	// Waits, which may be nil, is told why an upload that has been asked for has not begun after a while; once.
 	Waits func(why string)
+	// Again, which may be nil, is told why the upload begins anew with another pod.
+	Again func(why string)
 }
 
 // NewSession returns a name for Options.Session.
@@ -188,10 +190,10 @@ func Run(ctx context.Context, api API, o Options) (uploads.State, error) {
 	if err != nil {
 		return uploads.State{}, err
 	}
-	if err := api.Put(ctx, client.Claims, o.Namespace, o.Claim, uploads.Subresource, request); err != nil {
-		return uploads.State{}, fmt.Errorf("upload to claim %s/%s: %w", o.Namespace, o.Claim, err)
+	s := &sending{Options: o, api: api, request: request, sum: sha256.New(), moved: time.Now()}
+	if err := s.ask(ctx); err != nil {
+		return uploads.State{}, err
 	}
-	s := &sending{Options: o, api: api, sum: sha256.New(), moved: time.Now()}
 	s.state.Phase = uploads.Pending
 	return s.run(ctx)
 }

@@ -56,6 +56,9 @@ type cluster struct {
 	cut    int64
 	cuts   int
 	ctx    context.Context
+	// interrupts is how many pods are ended while they receive, endPod ends the present one.
+	interrupts int
+	endPod     context.CancelFunc
 	// image is where the container image of an upload is mounted.
 	image string
 	// taken says that there is a claim of the name.
@@ -90,7 +93,7 @@ func (c *cluster) Put(_ context.Context, _, _, _, _ string, body any) error {
 	if err := request.Check(); err != nil || c.refuse != nil {
 		return errors.Join(err, c.refuse)
 	}
-	if c.socket != "" {
+	if _, err := os.Stat(c.log); c.socket != "" && err != nil { // the pod has not ended
 		c.cancelled = request.Cancel
 		return nil
 	}
@@ -107,7 +110,9 @@ func (c *cluster) Put(_ context.Context, _, _, _, _ string, body any) error {
 	if request.ContainerDisk != nil {
 		o.ImageDirectory, o.Image = c.image, request.ContainerDisk.Image
 	}
-	c.pods.Go(func() { _ = uploader.Run(c.ctx, o) }) // its state says it
+	ctx, end := context.WithCancel(c.ctx)
+	c.endPod = end
+	c.pods.Go(func() { defer end(); _ = uploader.Run(ctx, o) }) // its state says it
 	return nil
 }
 
@@ -168,7 +173,11 @@ func (c *cluster) serve(w http.ResponseWriter, r *http.Request) {
 	}
 	c.mu.Lock()
 	c.opened++
-	cut := c.opened <= c.cuts
+	cut, end := c.opened <= c.cuts, func() {}
+	if c.interrupts > 0 {
+		c.interrupts--
+		cut, end = true, c.endPod
+	}
 	c.mu.Unlock()
 	if !cut {
 		_ = stream.Splice(c.ctx, conn, pod)
@@ -176,6 +185,7 @@ func (c *cluster) serve(w http.ResponseWriter, r *http.Request) {
 	}
 	go func() { _, _ = io.Copy(conn, pod) }()
 	_, _ = io.CopyN(pod, conn, c.cut)
+	end()
 	_ = pod.Close()
 	_ = conn.Close()
 }
@@ -216,6 +226,37 @@ func TestRun(t *testing.T) {
 				t.Errorf("%+v", report)
 			}
 		})
+	}
+}
+
+// An upload whose pod is ended begins anew with another one, but not for ever.
+func TestPodsThatAreEnded(t *testing.T) {
+	data := bytes.Repeat([]byte("0123456789abcdef"), 1<<16)
+	for pods, want := range map[int]string{2: "", mostPods: "the upload's pod was ended: repeat the upload"} {
+		c := newCluster(t)
+		c.cut, c.interrupts = 300_000, pods
+		var again []string
+		state, err := Run(t.Context(), c, Options{
+			Namespace: "ns", Claim: "c", Image: Image{ReaderAt: bytes.NewReader(data), Size: int64(len(data))},
+			Session: "aa", Patience: time.Minute,
+			Again: func(why string) { again = append(again, why) },
+		})
+		var failed *FailedError
+		switch {
+		case want == "" && (err != nil || state.Phase != uploads.Succeeded):
+			t.Fatalf("%+v, %v", state, err)
+		case want != "" && (!errors.As(err, &failed) || failed.Error() != want):
+			t.Errorf("%d pods: %v", pods, err)
+		}
+		if n := min(pods, mostPods-1); len(again) != n || again[0] != "the upload's pod was ended" {
+			t.Errorf("%d pods: begun anew for %q", pods, again)
+		}
+		if want != "" {
+			continue
+		}
+		if got, err := os.ReadFile(filepath.Join(c.dir, "disk.img")); err != nil || !bytes.Equal(got[:len(data)], data) {
+			t.Errorf("the disk is not what was sent: %v", err)
+		}
 	}
 }
 

@@ -201,6 +201,10 @@ func (o *Options) Send(
 		ended() // the note has a line of its own
 		fmt.Fprintf(f.IO.ErrOut, "note: %s: %s\n", title, why)
 	}
+	how.Again = func(why string) {
+		ended()
+		fmt.Fprintf(f.IO.ErrOut, "note: %s: %s; it begins anew with another pod\n", title, why)
+	}
 	state, err := upload.Run(ctx, api, how)
 	ended() // before anything else is said: the bar's line is open until then
 	switch {
