@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"slices"
 	"strconv"
 	"time"
 
@@ -129,8 +130,8 @@ func (s *session) passOutgoing(ctx context.Context, client launcherpb.LauncherCl
 			closeSockets()
 			begun, cancelled = want.uid, time.Time{}
 			disks, err := volumemigration.Leaving(s.latest())
-			if len(disks) > 0 && !s.observation().Guest.GetCopiesDisks() {
-				err = errOldLauncher
+			if err == nil {
+				err = copies(s.observation().Guest, disks)
 			}
 			if err == nil {
 				sockets, err = s.leave(ctx, client, run, want, disks)
@@ -198,7 +199,9 @@ func (s *session) leave(
 	}
 	request := &launcherpb.MigrateRequest{Uid: string(want.uid), Limits: want.limits.message()}
 	for _, d := range disks {
-		request.Disks = append(request.Disks, &launcherpb.MovedDisk{Volume: d.Volume, Block: d.Block})
+		request.Disks = append(request.Disks, &launcherpb.MovedDisk{
+			Volume: d.Volume, Block: d.Block, Plugged: d.Plugged,
+		})
 	}
 	if _, err = client.Migrate(ctx, request); err != nil {
 		sockets.Close()
@@ -211,6 +214,15 @@ func (s *session) leave(
 // errOldLauncher says why the disks of a guest cannot be copied to other claims.
 var errOldLauncher = errors.New("the guest runs in a virt-launcher of an older version, which cannot copy disks to " +
 	"other claims; migrate it first, or restart it")
+
+// copies returns errOldLauncher where a guest's launcher does not know how to copy disks, or hotplugged ones.
+func copies(guest *launcherpb.GuestState, disks []volumemigration.Disk) error {
+	plugged := slices.ContainsFunc(disks, func(d volumemigration.Disk) bool { return d.Plugged })
+	if len(disks) > 0 && !guest.GetCopiesDisks() || plugged && !guest.GetCopiesPluggedDisks() {
+		return errOldLauncher
+	}
+	return nil
+}
 
 // failOutgoing publishes a migration that failed without the launcher's doing.
 func (s *session) failOutgoing(uid types.UID, reason string, cancelled bool) {

@@ -87,7 +87,7 @@ func newGuest(dial func(context.Context) (hypervisor.Connection, error), qemuLog
 		dial:     dial,
 		qemuLog:  qemuLog,
 		log:      log,
-		state:    &pb.GuestState{Lifecycle: pb.Lifecycle_LIFECYCLE_NONE, CopiesDisks: true},
+		state:    &pb.GuestState{Lifecycle: pb.Lifecycle_LIFECYCLE_NONE, CopiesDisks: true, CopiesPluggedDisks: true},
 		changed:  make(chan struct{}),
 		final:    make(chan struct{}),
 		linked:   make(chan struct{}),

@@ -67,6 +67,9 @@ func (s *service) Migrate(ctx context.Context, req *pb.MigrateRequest) (*pb.Migr
 	var disks []hypervisor.MovedDisk
 	for _, d := range req.Disks {
 		to := hypervisor.MovedDisk{Alias: domain.VolumeAlias(d.Volume), Path: s.options.Disks.ClaimImage(d.Volume)}
+		if d.Plugged {
+			to.Path = s.options.Disks.PluggedImage(d.Volume)
+		}
 		if d.Block {
 			to.Path, to.Block = s.options.Disks.BlockDevice(d.Volume), true
 		}

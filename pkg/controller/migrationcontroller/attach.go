@@ -11,8 +11,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/virtkit/virtkit/pkg/controller/vmicontroller"
+	"github.com/virtkit/virtkit/pkg/names"
 	"github.com/virtkit/virtkit/pkg/vm/hotplug"
 	"github.com/virtkit/virtkit/pkg/vm/life"
+	"github.com/virtkit/virtkit/pkg/vm/volumemigration"
 )
 
 // attach has the claims of the VMI's hotplugged volumes brought to the node of the migration's pod, by one pod that
@@ -34,6 +36,10 @@ func (s *Step) attach(view View) {
 		}
 	case attachment == nil:
 		s.Attach = volumes
+	case attachment.Annotations[names.AnnotationClaims] !=
+		volumemigration.PluggedFingerprint(&view.VMI.Spec, volumes):
+		s.fail(view, "the volumes of the VirtualMachineInstance were changed since its attachment pod "+
+			attachment.Name+" was made")
 	case !life.PodStaying(attachment):
 		s.fail(view, "the attachment pod "+attachment.Name+" has ended: "+ended(attachment))
 	case vmicontroller.ContainerRuns(attachment):
@@ -55,11 +61,14 @@ func attachmentOf(view View, volumes []string) *corev1.Pod {
 	return view.Attachments[at]
 }
 
-// targetAttachment returns the pod that holds volumes for the migration's pod.
+// targetAttachment returns the pod that holds volumes for the migration's pod: on the claims to which disks are copied.
 func targetAttachment(view View, volumes []string) *corev1.Pod {
 	pod := vmicontroller.Attachment(view.VMI, volumes, view.Pod, view.Facts)
 	pod.GenerateName, pod.Name = "", hotplug.TargetAttachment(view.Migration.UID, volumes)
 	pod.Labels[v1.MigrationJobLabel] = string(view.Migration.UID)
+	pod.Annotations = map[string]string{
+		names.AnnotationClaims: volumemigration.PluggedFingerprint(&view.VMI.Spec, volumes),
+	}
 	return pod
 }
 
@@ -76,6 +85,9 @@ func (r *Reconciler) applyAttachments(ctx context.Context, view View, step *Step
 	pod := step.Attachment
 	if pod == nil {
 		return nil
+	}
+	if err := vmicontroller.NoteUsed(ctx, r.writes, step.Used); err != nil {
+		return err
 	}
 	err := r.creator().CreatePod(ctx, view.VMI, pod.Name, pod)
 	switch {

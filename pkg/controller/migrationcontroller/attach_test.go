@@ -11,7 +11,11 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	v1 "kubevirt.io/api/core/v1"
 
+	"github.com/virtkit/virtkit/pkg/controller/vmicontroller"
+	"github.com/virtkit/virtkit/pkg/names"
 	"github.com/virtkit/virtkit/pkg/vm/hotplug"
+	"github.com/virtkit/virtkit/pkg/vm/uploads"
+	"github.com/virtkit/virtkit/pkg/vm/volumemigration"
 )
 
 // loaded gives the VMI a hotplugged volume in a phase.
@@ -33,12 +37,51 @@ func loaded(phase v1.VolumePhase) func(*View) {
 func held(state corev1.ContainerState, volumes ...string) func(*View) {
 	return func(view *View) {
 		view.Attachments = append(view.Attachments, &corev1.Pod{
-			ObjectMeta: metav1.ObjectMeta{Name: hotplug.TargetAttachment("mig", volumes), UID: "attachment"},
+			ObjectMeta: metav1.ObjectMeta{
+				Name: hotplug.TargetAttachment("mig", volumes), UID: "attachment",
+				Annotations: map[string]string{
+					names.AnnotationClaims: volumemigration.PluggedFingerprint(&view.VMI.Spec, volumes),
+				},
+			},
 			Status: corev1.PodStatus{
 				Phase: corev1.PodPending, ContainerStatuses: []corev1.ContainerStatus{{State: state}},
 			},
 		})
 		view.Created = map[types.UID]string{"attachment": hotplug.TargetAttachment("mig", volumes)}
+	}
+}
+
+// onOtherClaims has the disk of the hotplugged volume be copied to claim new.
+func onOtherClaims(view *View) {
+	vmi := view.VMI
+	vmi.Annotations = map[string]string{hotplug.CopiesAnnotation: `{"data":{"from":"data","to":"new"}}`}
+	vmi.Spec.Volumes[0].PersistentVolumeClaim.ClaimName = "new"
+	vmi.Status.VolumeStatus[0].PersistentVolumeClaimInfo = &v1.PersistentVolumeClaimInfo{ClaimName: "data"}
+	vmi.Status.MigratedVolumes = []v1.StorageMigratedVolumeInfo{{
+		VolumeName: "data", SourcePVCInfo: vmi.Status.VolumeStatus[0].PersistentVolumeClaimInfo,
+		DestinationPVCInfo: &v1.PersistentVolumeClaimInfo{ClaimName: "new"},
+	}}
+	view.Pod.Annotations = map[string]string{names.AnnotationClaims: volumemigration.Fingerprint(&vmi.Spec)}
+}
+
+// The pod at the target holds the claim to which a hotplugged disk is copied, which waits for no upload from then on.
+func TestAttachCopied(t *testing.T) {
+	view := situation(scheduling, loaded(v1.VolumeReady), onOtherClaims)
+	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: "new"}}
+	claim.Annotations = map[string]string{
+		uploads.AnnotationRequest: uploads.Encode(uploads.Request{ID: "0123456789abcdef", Size: 1}),
+	}
+	view.Facts.Claims = map[string]*corev1.PersistentVolumeClaim{"new": claim}
+	step := Next(view)
+	if step.Attachment == nil || step.Attachment.Spec.Volumes[0].PersistentVolumeClaim.ClaimName != "new" {
+		t.Fatalf("the attachment pod is %+v", step.Attachment)
+	}
+	if !slices.Equal(step.Used, vmicontroller.Used(view.Facts.Claims, step.Attachment)) {
+		t.Errorf("used: %v", step.Used)
+	}
+	made := step.Attachment.Annotations[names.AnnotationClaims]
+	if made != volumemigration.PluggedFingerprint(&view.VMI.Spec, []string{"data"}) {
+		t.Errorf("it is made for %q", made)
 	}
 }
 
@@ -89,6 +132,20 @@ func TestAttach(t *testing.T) {
 			[]func(*View){scheduling, loaded(v1.VolumeReady), held(waiting, "data"), late},
 			v1.MigrationFailed, nil,
 			"no such volume",
+		},
+		"for other claims": {
+			[]func(*View){
+				scheduling, loaded(v1.VolumeReady), held(running, "data"),
+				func(v *View) { v.Attachments[0].Annotations[names.AnnotationClaims] = "other" },
+			},
+			v1.MigrationFailed, nil,
+			"were changed since its attachment pod",
+		},
+		"its disk is copied": {
+			[]func(*View){scheduling, loaded(v1.VolumeReady), onOtherClaims},
+			v1.MigrationScheduling,
+			[]string{"data"},
+			"",
 		},
 		"the pod has failed": {
 			[]func(*View){

@@ -161,7 +161,7 @@ func judge(
 			return false, fmt.Sprintf("volume %q: the guest uses claim %s, and the VM names %s for its next start; "+
 				"restart the VM, or name the claim again", e.Volume, now, claims.Name(&template.Volumes[at]))
 		}
-		template.Volumes[at] = *volumemigration.OnClaim(e.Volume, e.To)
+		template.Volumes[at] = *hotplug.On(&template.Volumes[at], e.To)
 	}
 	strategy := v1.UpdateVolumesStrategyMigration
 	decision := volumemigration.Follow(&strategy, template, vmi)

@@ -86,7 +86,8 @@ type Step struct {
 	CreatePod, DeletePod bool
 	Pod                  *corev1.Pod
 	CreateState          *corev1.PersistentVolumeClaim
-	// Used are claims of Pod that only waited for an upload until now: the guest's disks are copied to them.
+	// Used are claims of Pod, or of Attachment, that only waited for an upload until now: the guest's disks are copied
+	// to them.
 	Used []*corev1.PersistentVolumeClaim
 	// Failed is what could not be planned; it is tried again.
 	Failed error

@@ -19,6 +19,7 @@ import (
 func (s *Step) plan(view View) {
 	if len(s.Attach) > 0 {
 		s.Attachment = targetAttachment(view, s.Attach)
+		s.Used = vmicontroller.Used(view.Facts.Claims, s.Attachment)
 	}
 	if !s.CreatePod {
 		return

@@ -9,6 +9,7 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/virtkit/virtkit/pkg/vm/hotplug"
 	"github.com/virtkit/virtkit/pkg/vm/life"
 	"github.com/virtkit/virtkit/pkg/vm/rollout"
 	"github.com/virtkit/virtkit/pkg/vm/volumemigration"
@@ -42,8 +43,27 @@ func (view *View) followClaims() (bool, error) {
 	after.Spec.Volumes = decision.Volumes
 	after.Annotations = maps.Clone(after.Annotations)
 	after.Annotations[volumemigration.MovedAnnotation] = made
+	if err := volumemigration.NoteCopies(view.VMI, after, !decision.Reverts); err != nil {
+		return false, err
+	}
 	view.VMI = after
 	return true, nil
+}
+
+// forgetCopies takes out of the VMI's hotplug.CopiesAnnotation what is not being copied any more: the guest has come to
+// the new claim, or lost the volume.
+func (view *View) forgetCopies() error {
+	if view.VMI == nil || view.VMI.Annotations[hotplug.CopiesAnnotation] == "" {
+		return nil
+	}
+	after := view.VMI.DeepCopy()
+	if err := volumemigration.NoteCopies(view.VMI, after, false); err != nil {
+		return err
+	}
+	if after.Annotations[hotplug.CopiesAnnotation] != view.VMI.Annotations[hotplug.CopiesAnnotation] {
+		view.VMI = after
+	}
+	return nil
 }
 
 // lookAtBrought finds the migration that has made the VM name its claims, while it may take that back. One that is gone

@@ -12,7 +12,9 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 
 	"github.com/virtkit/virtkit/pkg/service/frame/frametest"
+	"github.com/virtkit/virtkit/pkg/vm/claims"
 	"github.com/virtkit/virtkit/pkg/vm/conditions"
+	"github.com/virtkit/virtkit/pkg/vm/hotplug"
 	"github.com/virtkit/virtkit/pkg/vm/rollout"
 	"github.com/virtkit/virtkit/pkg/vm/volumemigration"
 )
@@ -104,42 +106,75 @@ func TestClaimsStay(t *testing.T) {
 	}
 }
 
-// A disk that was plugged in is not copied, and not unplugged either, by whom its VM says that disks are copied.
-func TestPluggedClaimsStay(t *testing.T) {
+// A disk that was plugged in is copied, or, where it cannot be, stays, by whom its VM says that disks are copied: it is
+// not unplugged.
+func TestPluggedClaims(t *testing.T) {
+	copies, replaces := v1.UpdateVolumesStrategyMigration, v1.UpdateVolumesStrategyReplacement
 	for name, c := range map[string]struct {
 		strategy v1.UpdateVolumesStrategy
 		device   string
-		// follows: the guest loses what it has, and gets the other.
-		follows bool
+		phase    v1.VolumePhase
+		effect   rollout.Effect
+		// has is the claim that the instance names then, "" when it has lost the volume; says why the next start waits.
+		has, says string
 	}{
-		"migration":   {v1.UpdateVolumesStrategyMigration, "disk: {bus: scsi}", false},
-		"a LUN":       {v1.UpdateVolumesStrategyMigration, "lun: {bus: scsi}", false},
-		"a disc":      {v1.UpdateVolumesStrategyMigration, "cdrom: {bus: scsi}", true},
-		"replacement": {v1.UpdateVolumesStrategyReplacement, "disk: {bus: scsi}", true},
+		"copied":      {copies, "disk: {bus: scsi}", v1.VolumeReady, rollout.Migration, "d", ""},
+		"not there":   {copies, "disk: {bus: scsi}", v1.VolumeBound, rollout.Restart, "c", "once the guest has it"},
+		"a LUN":       {copies, "lun: {bus: scsi}", v1.VolumeReady, rollout.Restart, "c", "it is a LUN"},
+		"a disc":      {copies, "cdrom: {bus: scsi}", v1.VolumeReady, rollout.Hotplug, "", ""},
+		"replacement": {replaces, "disk: {bus: scsi}", v1.VolumeReady, rollout.Hotplug, "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			was := edited(t, 1, diskOn(c.device, "claimName: c, hotpluggable: true"))
 			is := edited(t, 2, diskOn(c.device, "claimName: d, hotpluggable: true"))
 			was.Spec.UpdateVolumesStrategy, is.Spec.UpdateVolumesStrategy = &c.strategy, &c.strategy
 			vmi := admitted(t, was, true)
+			vmi.Status.VolumeStatus = []v1.VolumeStatus{{
+				Name: "a", Phase: c.phase, Size: 1 << 20, HotplugVolume: &v1.HotplugVolumeStatus{},
+				PersistentVolumeClaimInfo: &v1.PersistentVolumeClaimInfo{ClaimName: "c"},
+			}}
 			before, after := asMap(t, was), asMap(t, is)
 			verdicts := rollout.Guest{Instance: vmi}.Verdicts(rollout.Compare(before, after), rollout.Edit{
 				Before: before, After: after, Was: &was.Spec.Template.Spec, Is: &is.Spec.Template.Spec,
 			})
-			want, note := rollout.Restart, "hotpluggable"
-			if c.follows {
-				want, note = rollout.Hotplug, ""
-			}
-			if len(verdicts) != 1 || verdicts[0].Effect != want || !strings.Contains(verdicts[0].Note, note) {
+			if len(verdicts) != 1 || verdicts[0].Effect != c.effect || !strings.Contains(verdicts[0].Note, c.says) {
 				t.Errorf("%+v", verdicts)
 			}
 			step := Next(View{VM: is, VMI: vmi, Filled: true, Now: now})
-			if got := len(step.After.VMI.Spec.Volumes) == 0; got != c.follows {
-				t.Errorf("the instance has volumes %+v", step.After.VMI.Spec.Volumes)
+			volumes, got := step.After.VMI.Spec.Volumes, ""
+			if len(volumes) > 0 {
+				got = claims.Name(&volumes[0])
+			}
+			if got != c.has {
+				t.Errorf("the instance has volumes %+v", volumes)
+			}
+			if copied := len(volumes) > 0 && hotplug.Copied(step.After.VMI, &volumes[0]); copied != (c.has == "d") {
+				t.Errorf("copied: %t, by %v", copied, step.After.VMI.Annotations)
 			}
 			message := restartOf(status(t, step.After))
-			if got := strings.Contains(message, "volumes[a] (it is hotpluggable, and only disks"); got == c.follows {
+			if c.says == "" && message != "" || !strings.Contains(message, c.says) {
 				t.Errorf("RestartRequired is %q", message)
+			}
+			if c.has != "d" {
+				return
+			}
+			// On its way nothing unplugs it, and once it is there nothing is left of the copy, nor when it is reverted.
+			if again := Next(step.After); again.VMI != nil {
+				t.Errorf("on its way it is written: %+v, %v", again.VMI.Spec.Volumes, again.VMI.Annotations)
+			}
+			landed := step.After
+			landed.VMI = landed.VMI.DeepCopy()
+			landed.VMI.Status.VolumeStatus[0].PersistentVolumeClaimInfo.ClaimName = "d"
+			if then := Next(landed).After.VMI; then.Annotations[hotplug.CopiesAnnotation] != "" ||
+				claims.Name(&then.Spec.Volumes[0]) != "d" {
+				t.Errorf("it is there: %+v, %v", then.Spec.Volumes, then.Annotations)
+			}
+			back := step.After
+			back.VM = was.DeepCopy()
+			back.VM.Generation, back.VM.Spec.UpdateVolumesStrategy = 3, &replaces
+			if then := Next(back).After.VMI; then.Annotations[hotplug.CopiesAnnotation] != "" ||
+				len(then.Spec.Volumes) != 1 || claims.Name(&then.Spec.Volumes[0]) != "c" {
+				t.Errorf("reverted: %+v, %v", then.Spec.Volumes, then.Annotations)
 			}
 		})
 	}

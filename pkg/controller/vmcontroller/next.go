@@ -144,6 +144,9 @@ func (s *Step) follow() error {
 	resized, moved := view.followSize(), view.followPlacement()
 	limited := view.followLimits()
 	copied, err := view.followClaims()
+	if err == nil {
+		err = view.forgetCopies()
+	}
 	if err != nil {
 		return err
 	}

@@ -31,9 +31,8 @@ func (view *View) followVolumes() {
 	}
 	spec := template.Spec.DeepCopy()
 	surface.DefaultDisks(spec)
-	kept := volumemigration.KeepPlugged(view.VM.Spec.UpdateVolumesStrategy, spec, instance)
+	volumemigration.KeepPlugged(view.VM.Spec.UpdateVolumesStrategy, spec, instance)
 	view.Volumes = hotplug.Follow(spec, instance, !view.Staged)
-	view.Volumes.Refuse(kept)
 	if !view.Volumes.Changed || migrations.Begun(instance) {
 		return
 	}

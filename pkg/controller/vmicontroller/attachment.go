@@ -32,8 +32,9 @@ const attachmentGrace = 1
 const waitForEnd = `trap 'exit 0' TERM; while :; do sleep 86400 & wait $!; done`
 
 // Attachment returns the pod that holds the claims of hotplugged volumes on the node of a launcher pod, so that the
-// kubelet attaches and mounts them there. It passes Pod Security `restricted`. It goes through the scheduler, which
-// binds a claim that waits for its first consumer.
+// kubelet attaches and mounts them there: the claims that vmi names, which is hotplug.AtSource where the guest is,
+// and the VMI itself at the target of a migration. It passes Pod Security `restricted`. It goes through the scheduler,
+// which binds a claim that waits for its first consumer.
 func Attachment(vmi *v1.VirtualMachineInstance, volumes []string, launcher *corev1.Pod, facts Facts) *corev1.Pod {
 	container := corev1.Container{
 		Name:            names.HotplugDisk,

@@ -15,6 +15,7 @@ import (
 	"github.com/virtkit/virtkit/pkg/names"
 	"github.com/virtkit/virtkit/pkg/service/frame"
 	"github.com/virtkit/virtkit/pkg/service/frame/written"
+	"github.com/virtkit/virtkit/pkg/vm/hotplug"
 	"github.com/virtkit/virtkit/pkg/vm/life"
 )
 
@@ -30,9 +31,10 @@ func (s *Step) plan(view View) {
 		s.State = StateClaim(view.VMI, view.Facts.Config)
 	}
 	guestPod := life.GuestPod(view.VMI, view.Pods)
+	here := hotplug.AtSource(view.VMI)
 	for _, volume := range s.CreateAttachments {
 		s.Attachments = append(s.Attachments,
-			Planned{volume, Attachment(view.VMI, []string{volume}, guestPod, view.Facts)})
+			Planned{volume, Attachment(here, []string{volume}, guestPod, view.Facts)})
 	}
 	if !s.createsLauncher() {
 		return

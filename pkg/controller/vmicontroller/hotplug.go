@@ -37,7 +37,7 @@ func (s *Step) plug(view View) {
 	if moving(view.VMI) {
 		return
 	}
-	spec := &view.VMI.Spec
+	spec := &hotplug.AtSource(view.VMI).Spec
 	busy := map[string]bool{} // being unplugged
 	var kept []v1.VolumeStatus
 	for _, status := range s.Status.VolumeStatus {

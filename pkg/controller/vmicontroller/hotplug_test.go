@@ -217,6 +217,37 @@ func TestAttachment(t *testing.T) {
 	}
 }
 
+// While a plugged-in disk is copied to claim new, its guest keeps the claim that it has: it is not unplugged, its status
+// does not change, and an attachment pod that is lost is made anew with that claim. Without the annotation the
+// disk is unplugged.
+func TestPlugCopied(t *testing.T) {
+	view := plugged(volumeIn(v1.VolumeReady, "a"))
+	view.VMI.Spec.Volumes[0].PersistentVolumeClaim.ClaimName = "new"
+	view.Claims["new"] = &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: "new"}}
+	view.Facts.Claims = view.Claims
+	replaced := Step{Status: *view.VMI.Status.DeepCopy()}
+	replaced.plug(view)
+	if phase := replaced.Status.VolumeStatus[0].Phase; phase != v1.HotplugVolumeDetaching {
+		t.Errorf("replaced: %s", phase)
+	}
+	view.VMI.Annotations = map[string]string{hotplug.CopiesAnnotation: `{"data":{"from":"c","to":"new"}}`}
+	if got := claimNames(view.VMI); !slices.Equal(got, []string{"new", "c"}) {
+		t.Errorf("the VMI has claims %v", got)
+	}
+	step := Step{Status: *view.VMI.Status.DeepCopy()}
+	step.plug(view)
+	if s := step.Status.VolumeStatus[0]; s.Phase != v1.VolumeReady || s.PersistentVolumeClaimInfo.ClaimName != "c" {
+		t.Errorf("copied: %+v", s)
+	}
+	if !slices.Equal(step.CreateAttachments, []string{"data"}) {
+		t.Fatalf("attachment pods of %v are made", step.CreateAttachments)
+	}
+	step.plan(view)
+	if got := step.Attachments[0].Pod.Spec.Volumes[0].PersistentVolumeClaim.ClaimName; got != "c" {
+		t.Errorf("the attachment pod has claim %s", got)
+	}
+}
+
 // An attachment pod that was made in a pass whose status another's write outran serves the volume in the next one:
 // there is no second.
 func TestPlugUnnamed(t *testing.T) {

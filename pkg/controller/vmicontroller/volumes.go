@@ -179,12 +179,15 @@ func bootClaimNames(vmi *v1.VirtualMachineInstance) []string {
 	return claimNames(&boot)
 }
 
-// claimNames returns the names of the PersistentVolumeClaims that the VMI uses, in order, once each.
+// claimNames returns the names of the PersistentVolumeClaims that the VMI uses, or has hotplugged disks copied from, in
+// order, once each.
 func claimNames(vmi *v1.VirtualMachineInstance) []string {
 	var out []string
-	for i := range vmi.Spec.Volumes {
-		if name := claims.Name(&vmi.Spec.Volumes[i]); name != "" && !slices.Contains(out, name) {
-			out = append(out, name)
+	for _, spec := range []*v1.VirtualMachineInstanceSpec{&vmi.Spec, &hotplug.AtSource(vmi).Spec} {
+		for i := range spec.Volumes {
+			if name := claims.Name(&spec.Volumes[i]); name != "" && !slices.Contains(out, name) {
+				out = append(out, name)
+			}
 		}
 	}
 	return out

@@ -63,7 +63,7 @@ func TestStorageLiveMigratable(t *testing.T) {
 			vmi.Spec.Domain.Devices.Disks = nil
 			vmi.Spec.Domain.Devices.Filesystems = []v1.Filesystem{{Name: "data", Virtiofs: &v1.FilesystemVirtiofs{}}}
 		}, "DisksNotLiveMigratable"},
-		"plugged in": {func(vmi *v1.VirtualMachineInstance) {
+		"being plugged in": {func(vmi *v1.VirtualMachineInstance) {
 			vmi.Spec.Volumes[1].PersistentVolumeClaim.Hotpluggable = true
 		}, "DisksNotLiveMigratable"},
 		"a LUN, and the pod's address": {func(vmi *v1.VirtualMachineInstance) {

@@ -2926,7 +2926,9 @@ type MovedDisk struct {
 	// The volume's name, on both sides.
 	Volume string `protobuf:"bytes,1,opt,name=volume,proto3" json:"volume,omitempty"`
 	// The target has a device, not a file.
-	Block         bool `protobuf:"varint,2,opt,name=block,proto3" json:"block,omitempty"`
+	Block bool `protobuf:"varint,2,opt,name=block,proto3" json:"block,omitempty"`
+	// The volume is hotplugged: its claim is where those of hotplugged volumes are.
+	Plugged       bool `protobuf:"varint,3,opt,name=plugged,proto3" json:"plugged,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2971,6 +2973,13 @@ func (x *MovedDisk) GetVolume() string {
 func (x *MovedDisk) GetBlock() bool {
 	if x != nil {
 		return x.Block
+	}
+	return false
+}
+
+func (x *MovedDisk) GetPlugged() bool {
+	if x != nil {
+		return x.Plugged
 	}
 	return false
 }
@@ -3749,6 +3758,8 @@ type GuestState struct {
 	StateSaved bool `protobuf:"varint,46,opt,name=state_saved,json=stateSaved,proto3" json:"state_saved,omitempty"`
 	// The launcher knows MigrateRequest.disks. Always, but for launchers of earlier versions.
 	CopiesDisks bool `protobuf:"varint,52,opt,name=copies_disks,json=copiesDisks,proto3" json:"copies_disks,omitempty"`
+	// The launcher knows MovedDisk.plugged. Always, but for launchers of earlier versions.
+	CopiesPluggedDisks bool `protobuf:"varint,54,opt,name=copies_plugged_disks,json=copiesPluggedDisks,proto3" json:"copies_plugged_disks,omitempty"`
 	// The last freeze; absent once it is undone, and for one without a time. The guest may be frozen, or paused for it.
 	Freeze        *Freeze `protobuf:"bytes,53,opt,name=freeze,proto3" json:"freeze,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -3942,6 +3953,13 @@ func (x *GuestState) GetStateSaved() bool {
 func (x *GuestState) GetCopiesDisks() bool {
 	if x != nil {
 		return x.CopiesDisks
+	}
+	return false
+}
+
+func (x *GuestState) GetCopiesPluggedDisks() bool {
+	if x != nil {
+		return x.CopiesPluggedDisks
 	}
 	return false
 }
@@ -4553,10 +4571,11 @@ const file_pkg_launcher_launcherpb_launcher_proto_rawDesc = "" +
 	"\x0eMigrateRequest\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12<\n" +
 	"\x06limits\x18\x02 \x01(\v2$.virtkit.launcher.v1.MigrationLimitsR\x06limits\x124\n" +
-	"\x05disks\x18\x03 \x03(\v2\x1e.virtkit.launcher.v1.MovedDiskR\x05disks\"9\n" +
+	"\x05disks\x18\x03 \x03(\v2\x1e.virtkit.launcher.v1.MovedDiskR\x05disks\"S\n" +
 	"\tMovedDisk\x12\x16\n" +
 	"\x06volume\x18\x01 \x01(\tR\x06volume\x12\x14\n" +
-	"\x05block\x18\x02 \x01(\bR\x05block\"\xfa\x02\n" +
+	"\x05block\x18\x02 \x01(\bR\x05block\x12\x18\n" +
+	"\aplugged\x18\x03 \x01(\bR\aplugged\"\xfa\x02\n" +
 	"\x0fMigrationLimits\x12\x1c\n" +
 	"\tbandwidth\x18\x01 \x01(\x04R\tbandwidth\x12V\n" +
 	"\x1acompletion_timeout_per_gib\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x17completionTimeoutPerGib\x12D\n" +
@@ -4607,7 +4626,7 @@ const file_pkg_launcher_launcherpb_launcher_proto_rawDesc = "" +
 	"\x15SetInterfacesResponse\"1\n" +
 	"\x14SetDiskLimitsRequest\x12\x19\n" +
 	"\bvmi_json\x18\x01 \x01(\fR\avmiJson\"\x17\n" +
-	"\x15SetDiskLimitsResponse\"\xcc\n" +
+	"\x15SetDiskLimitsResponse\"\xfe\n" +
 	"\n" +
 	"\n" +
 	"GuestState\x12<\n" +
@@ -4637,7 +4656,8 @@ const file_pkg_launcher_launcherpb_launcher_proto_rawDesc = "" +
 	"agentLacks\x12\x1f\n" +
 	"\vstate_saved\x18. \x01(\bR\n" +
 	"stateSaved\x12!\n" +
-	"\fcopies_disks\x184 \x01(\bR\vcopiesDisks\x123\n" +
+	"\fcopies_disks\x184 \x01(\bR\vcopiesDisks\x120\n" +
+	"\x14copies_plugged_disks\x186 \x01(\bR\x12copiesPluggedDisks\x123\n" +
 	"\x06freeze\x185 \x01(\v2\x1b.virtkit.launcher.v1.FreezeR\x06freeze\x1a@\n" +
 	"\x12VolumeTargetsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +

@@ -118,6 +118,9 @@ func (d Dirs) cloudInit(volume string) string { return path.Join(d.Disks, volume
 // ClaimImage returns where the pod has the image of a volume whose claim is a file system.
 func (d Dirs) ClaimImage(volume string) string { return d.claimImage(volume) }
 
+// PluggedImage returns where the pod has the image of a hotplugged volume whose claim is a file system.
+func (d Dirs) PluggedImage(volume string) string { return path.Join(d.Hotplug, volume, ClaimImage) }
+
 func (d Dirs) claimImage(volume string) string {
 	return path.Join(d.Claims, volume, ClaimImage)
 }

@@ -16,6 +16,7 @@ import (
 // busy says, when it is not empty, that one is just being plugged in or taken away, so that the guest has to wait. One
 // that has not got as far as this node is plugged in where the guest is then.
 func Moving(vmi *v1.VirtualMachineInstance) (volumes []string, busy string) {
+	vmi = AtSource(vmi)
 	for i := range vmi.Status.VolumeStatus {
 		s := &vmi.Status.VolumeStatus[i]
 		if s.HotplugVolume == nil {

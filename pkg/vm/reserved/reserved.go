@@ -30,6 +30,8 @@ const (
 	DisksBrought = "virtkit.io/disks-brought"
 	// MovedVolumes is on a VMI: package volumemigration.
 	MovedVolumes = "virtkit.io/moved-volumes"
+	// CopiedPlugged is on a VMI: package hotplug.
+	CopiedPlugged = "virtkit.io/copied-plugged"
 	// DeclaredVolumes is on a VMI: package hotplug. virt-api writes it, too.
 	DeclaredVolumes = "virtkit.io/declared-volumes"
 	// TemplateHash and TemplateInterfaces are on a VMI: package rollout.
@@ -45,6 +47,7 @@ var keys = map[string]string{
 	DisksBrought: "virt-controller writes it while a migration brings the disks of the VM, and takes it away at the " +
 		"migration's end; leave it as it is",
 	MovedVolumes:       itself,
+	CopiedPlugged:      itself,
 	DeclaredVolumes:    itself,
 	TemplateHash:       itself,
 	TemplateInterfaces: itself,

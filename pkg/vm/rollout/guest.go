@@ -61,7 +61,7 @@ func (g Guest) decide(
 	}
 	filled := template.DeepCopy()
 	surface.DefaultDisks(filled)
-	kept := volumemigration.KeepPlugged(&strategy, filled, g.Instance)
+	volumemigration.KeepPlugged(&strategy, filled, g.Instance)
 	d := decision{
 		size:      sizing.Of(&template.Domain, g.Instance, !g.Staged),
 		volumes:   hotplug.Follow(filled, g.Instance, !g.Staged),
@@ -75,7 +75,6 @@ func (g Guest) decide(
 	}
 	maps.Copy(d.refused, d.size.Refused)
 	maps.Copy(d.refused, d.volumes.Refused)
-	maps.Copy(d.refused, kept)
 	follow := volumemigration.Follow
 	if g.Staged && !volumemigration.Pending(g.Instance) {
 		follow = volumemigration.Stay

@@ -212,9 +212,10 @@ func TestEffectOfClaims(t *testing.T) {
 		"lun":           {"Migration", "lun: {}", one, two, Restart},
 		"read-only":     {"Migration", "disk: {readonly: true}", one, two, Restart},
 		"other content": {"Migration", plain, one, "containerDisk: {image: i}", Restart},
-		"plugged in":    {"Migration", plain, plugged, other, Restart},
+		"plugged in":    {"Migration", plain, plugged, other, Migration},
+		"plugged LUN":   {"Migration", "lun: {}", plugged, other, Restart},
 		"a DataVolume that is plugged in": {
-			"Migration", plain, plugged, "dataVolume: {name: d, hotpluggable: true}", Restart,
+			"Migration", plain, plugged, "dataVolume: {name: d, hotpluggable: true}", Migration,
 		},
 		"plugged in, replaced": {"Replacement", plain, plugged, other, Hotplug},
 		"a disc":               {"Migration", "cdrom: {}", plugged, other, Hotplug},

@@ -27,7 +27,7 @@ const (
 	noteDrive  = "a CD-ROM drive comes, goes and changes only then"
 	noteCopy   = "copies the disk to the new claim"
 	noteBack   = "cancels the copy, nothing is copied"
-	noteKeep   = "disks that were plugged in are not copied"
+	noteKeep   = "such a disk is not copied, nor unplugged"
 )
 
 // EffectIn does what EffectOf does, for one of the changes between two versions of a VirtualMachine, which say whether
@@ -144,7 +144,8 @@ func copies(vm map[string]any) bool {
 // is, and the guest may write it alone.
 func (p planned) copied(to planned) bool {
 	_, disk := p.disk["disk"].(map[string]any)
-	return p.fixed() && to.fixed() && ofClaim(p.volume) && ofClaim(to.volume) && reflect.DeepEqual(p.disk, to.disk) &&
+	alike := p.fixed() && to.fixed() || hotpluggable(p.volume) && hotpluggable(to.volume)
+	return alike && ofClaim(p.volume) && ofClaim(to.volume) && reflect.DeepEqual(p.disk, to.disk) &&
 		disk && p.disk["shareable"] != true && p.disk["disk"].(map[string]any)["readonly"] != true
 }
 

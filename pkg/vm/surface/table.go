@@ -70,8 +70,8 @@ var machineFields = []Field{
 	{Path: "dataVolumeTemplates", Effect: Life, Note: "Needs CDI in the cluster; docs/datavolumes.md."},
 	{
 		Path: "updateVolumesStrategy", Effect: Life, Only: volumeStrategies,
-		Note: "Migration copies the disks of a running guest to the claims that its volumes name now, unlike " +
-			"KubeVirt without those that were plugged in; docs/volumes.md.",
+		Note: "Migration copies the disks of a running guest to the claims that its volumes name now; " +
+			"docs/volumes.md.",
 	},
 	{Path: "template.metadata.labels", Effect: Pod, Note: "On the instance and its pod."},
 	{Path: "template.metadata.annotations", Effect: Pod, Note: annotationsNote},

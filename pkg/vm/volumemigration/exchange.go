@@ -69,7 +69,9 @@ func Exchange(vm *v1.VirtualMachine, list []Exchanged) []Operation {
 			ops = append(ops, Operation{"replace", path + "/persistentVolumeClaim/claimName", e.To})
 			continue
 		}
-		ops = append(ops, Operation{"replace", path, OnClaim(e.Volume, e.To)})
+		onto := OnClaim(e.Volume, e.To)
+		onto.PersistentVolumeClaim.Hotpluggable = hotplug.Is(volume)
+		ops = append(ops, Operation{"replace", path, onto})
 		if template := templateAt(vm, volume.DataVolume.Name); template >= 0 {
 			unnamed = append(unnamed, template)
 		}

@@ -43,6 +43,9 @@ func Follow(
 	strategy *v1.UpdateVolumesStrategy, template *v1.VirtualMachineInstanceSpec, vmi *v1.VirtualMachineInstance,
 ) Decision {
 	changed := changes(template, vmi)
+	if strategy == nil || *strategy != v1.UpdateVolumesStrategyMigration {
+		changed = slices.DeleteFunc(changed, func(m Move) bool { return unplugs(vmi, m.Volume) })
+	}
 	switch moving := Moves(vmi); {
 	case len(changed) == 0:
 		return Decision{}
@@ -84,9 +87,12 @@ func (d Decision) WaitsFor(vmi *v1.VirtualMachineInstance, found map[string]*cor
 	if d.Volumes == nil || d.Reverts {
 		return ""
 	}
-	then := *vmi
+	then := vmi.DeepCopy()
 	then.Spec.Volumes = d.Volumes
-	_, why := Describe(&then, found)
+	if err := NoteCopies(vmi, then, true); err != nil {
+		return err.Error()
+	}
+	_, why := Describe(then, found)
 	return why
 }
 
@@ -108,49 +114,13 @@ func (d Decision) AtStart(vmi *v1.VirtualMachineInstance) map[string]string {
 	return out
 }
 
-// whyPlugged is why a disk is not copied that was plugged in. KubeVirt copies such disks, too.
-const whyPlugged = plugged + "; with updateVolumesStrategy Replacement the disk is unplugged, and the " +
-	"other claim plugged in"
-
-const plugged = "it is hotpluggable, and only disks that the guest was started with are copied"
-
-// KeepPlugged leaves in a template the claims that a guest has plugged in, where the VM's updateVolumesStrategy says
-// that disks are copied: what names another claim must not be taken for a disk to unplug, and another to plug in. It
-// returns why these wait for the next start, by their path in the VMI's spec. Discs in CD-ROM drives are exchanged all
-// the same.
-func KeepPlugged(
-	strategy *v1.UpdateVolumesStrategy, template *v1.VirtualMachineInstanceSpec, vmi *v1.VirtualMachineInstance,
-) map[string]string {
-	if strategy == nil || *strategy != v1.UpdateVolumesStrategyMigration {
-		return nil
-	}
-	var refused map[string]string
-	for i := range template.Volumes {
-		want := &template.Volumes[i]
-		is, disk := hotplug.Volume(&vmi.Spec, want.Name), hotplug.Disk(&vmi.Spec, want.Name)
-		if is == nil || disk == nil || disk.CDRom != nil || !claims.Storage(is) || !claims.Storage(want) ||
-			!hotplug.Is(is) || !hotplug.Is(want) || claims.Name(is) == claims.Name(want) {
-			continue
-		}
-		if refused == nil {
-			refused = map[string]string{}
-		}
-		refused["volumes["+want.Name+"]"] = whyPlugged
-		*want = *is.DeepCopy()
-		if d := hotplug.Disk(template, want.Name); d != nil {
-			*d = *disk.DeepCopy()
-		}
-	}
-	return refused
-}
-
 // changes returns the volumes for which a template names another claim than a VMI's spec does.
 func changes(template *v1.VirtualMachineInstanceSpec, vmi *v1.VirtualMachineInstance) []Move {
 	var out []Move
 	for i := range vmi.Spec.Volumes {
 		is := &vmi.Spec.Volumes[i]
 		want := hotplug.Volume(template, is.Name)
-		if want == nil || !claims.Storage(is) || !claims.Storage(want) || hotplug.Is(is) || hotplug.Is(want) {
+		if want == nil || !follows(vmi, is, want) {
 			continue
 		}
 		if from, to := claims.Name(is), claims.Name(want); from != to {
@@ -227,6 +197,12 @@ func Fixed(vmi *v1.VirtualMachineInstance, volume string) string {
 	if why := exchanged(vmi, volume); why != "" {
 		return why
 	}
+	if v := hotplug.Volume(&vmi.Spec, volume); hotplug.Is(v) {
+		if s := statusOf(vmi.Status.VolumeStatus, volume); s == nil || s.Phase != v1.VolumeReady ||
+			s.PersistentVolumeClaimInfo == nil {
+			return "it is not plugged in, or is just being unplugged; its disk is copied once the guest has it"
+		}
+	}
 	if InUse(&vmi.Status, volume) == "" {
 		return "it is not known which claim the guest has; it was started by an earlier version"
 	}
@@ -240,8 +216,6 @@ func exchanged(vmi *v1.VirtualMachineInstance, volume string) string {
 	switch {
 	case now == nil:
 		return "the guest does not have it yet"
-	case hotplug.Is(now):
-		return plugged
 	case filesystems.Of(&vmi.Spec, volume) != nil:
 		return "it is a file system (virtiofs), which cannot be copied"
 	case d == nil:

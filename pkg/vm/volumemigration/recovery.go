@@ -46,8 +46,7 @@ func Uncopied(vm *v1.VirtualMachine, vmi *v1.VirtualMachineInstance) []Move {
 	for i := range vm.Spec.Template.Spec.Volumes {
 		wants := &vm.Spec.Template.Spec.Volumes[i]
 		has := hotplug.Volume(&vmi.Spec, wants.Name)
-		if has == nil || !claims.Storage(wants) || !claims.Storage(has) || hotplug.Is(wants) || hotplug.Is(has) ||
-			exchanged(vmi, wants.Name) != "" {
+		if has == nil || !follows(vmi, has, wants) || exchanged(vmi, wants.Name) != "" {
 			continue
 		}
 		from, to := cmp.Or(InUse(&vmi.Status, wants.Name), claims.Name(has)), claims.Name(wants)

@@ -8,6 +8,9 @@
 //	                                          the disks copied with the memory (Leaving)
 //	                                            └─► the target's virt-handler: status names the new claims (Land)
 //
+// A hotplugged volume is in the spec of no launcher's pod but in that of an attachment pod (pkg/vm/hotplug): the one
+// at the target holds the new claim, and that of the guest's node the old one (hotplug.AtSource).
+//
 // status.volumeStatus[].persistentVolumeClaimInfo.claimName is the claim that the guest uses; only Land changes it, in
 // the same write as status.nodeName. What the spec says beyond it is under way (Moves). The VM goes back to the old
 // claims in the same way: the spec names them again, and nothing is under way.
@@ -39,7 +42,7 @@ func Moves(vmi *v1.VirtualMachineInstance) []Move {
 	var out []Move
 	for i := range vmi.Spec.Volumes {
 		v := &vmi.Spec.Volumes[i]
-		if !claims.Storage(v) || hotplug.Is(v) {
+		if !claims.Storage(v) || hotplug.Is(v) && !hotplug.Copied(vmi, v) {
 			continue
 		}
 		if from, to := InUse(&vmi.Status, v.Name), claims.Name(v); from != "" && from != to {
@@ -99,6 +102,8 @@ func Described(vmi *v1.VirtualMachineInstance) bool {
 // Disk is a disk that is copied when the guest moves.
 type Disk struct {
 	Volume string
+	// Plugged says that the volume is hotplugged.
+	Plugged bool
 	// Block says that the target's claim is a device.
 	Block bool
 }
@@ -115,7 +120,8 @@ func Leaving(vmi *v1.VirtualMachineInstance) ([]Disk, error) {
 	}
 	var out []Disk
 	for _, m := range vmi.Status.MigratedVolumes {
-		out = append(out, Disk{m.VolumeName, claims.IsBlock(m.DestinationPVCInfo.VolumeMode)})
+		v := hotplug.Volume(&vmi.Spec, m.VolumeName) // there, since it is described
+		out = append(out, Disk{m.VolumeName, hotplug.Is(v), claims.IsBlock(m.DestinationPVCInfo.VolumeMode)})
 	}
 	return out, nil
 }

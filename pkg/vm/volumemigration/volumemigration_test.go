@@ -155,26 +155,6 @@ func TestFollow(t *testing.T) {
 	}
 }
 
-func TestHotpluggedIsAnothers(t *testing.T) {
-	vmi, spec := running(), template(map[string]string{"one": "c"})
-	vmi.Spec.Volumes[0].PersistentVolumeClaim.Hotpluggable = true
-	spec.Volumes[0].PersistentVolumeClaim.Hotpluggable = true
-	if got := Follow(migration, spec, vmi); !reflect.DeepEqual(got, Decision{}) {
-		t.Errorf("%+v", got)
-	}
-	replacement := v1.UpdateVolumesStrategyReplacement
-	for _, strategy := range []*v1.UpdateVolumesStrategy{nil, &replacement} {
-		if kept := KeepPlugged(strategy, spec, vmi); kept != nil || claimsOf(spec.Volumes) != "c b" {
-			t.Errorf("%v, and the template has %s", kept, claimsOf(spec.Volumes))
-		}
-	}
-	kept := KeepPlugged(migration, spec, vmi)
-	if len(kept) != 1 || kept["volumes[one]"] != whyPlugged || claimsOf(spec.Volumes) != "a b" ||
-		claimsOf(vmi.Spec.Volumes) != "a b" {
-		t.Errorf("%v, and the template has %s", kept, claimsOf(spec.Volumes))
-	}
-}
-
 func found(name, size string, mode corev1.PersistentVolumeMode) *corev1.PersistentVolumeClaim {
 	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	claim.Spec.Resources.Requests, claim.Spec.VolumeMode = storage(size), &mode
@@ -213,7 +193,7 @@ func TestWay(t *testing.T) {
 		t.Fatalf("%q, %+v", why, vmi.Status.MigratedVolumes)
 	}
 	disks, err := Leaving(vmi)
-	if want := []Disk{{"one", true}, {"two", false}}; err != nil || !reflect.DeepEqual(disks, want) {
+	if want := []Disk{{"one", false, true}, {"two", false, false}}; err != nil || !reflect.DeepEqual(disks, want) {
 		t.Errorf("the guest leaves with %v, %v", disks, err)
 	}
 	there := AtTarget(vmi)

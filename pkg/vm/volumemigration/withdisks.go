@@ -140,11 +140,12 @@ func ofVM(vmi *v1.VirtualMachineInstance) bool {
 
 // uncopied returns why the disk of a volume on a claim is not copied, with what helps; "" when it is.
 func uncopied(vmi *v1.VirtualMachineInstance, v *v1.Volume) string {
-	switch {
-	case !claims.Storage(v):
+	if !claims.Storage(v) {
 		return "it is not the guest's own, who only reads it or dumps its memory to it"
-	case hotplug.Is(v):
-		return plugged + "; unplug it first (`virtctl removevolume " + vmi.Name + " --volume-name " + v.Name + "`)"
+	}
+	if hotplug.Is(v) && ofVM(vmi) && !hotplug.Declared(vmi.Annotations)[v.Name] {
+		return "the instance alone has it, and no VirtualMachine would name its new claim; unplug it first " +
+			"(`virtctl removevolume " + vmi.Name + " --volume-name " + v.Name + "`)"
 	}
 	return Fixed(vmi, v.Name)
 }

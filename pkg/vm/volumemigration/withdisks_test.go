@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	v1 "kubevirt.io/api/core/v1"
 
+	"github.com/virtkit/virtkit/pkg/vm/hotplug"
 	"github.com/virtkit/virtkit/pkg/vm/migrations"
 )
 
@@ -98,9 +99,12 @@ func TestBring(t *testing.T) {
 			"it is a file system (virtiofs)",
 		},
 		"plugged in": {
-			func(vmi *v1.VirtualMachineInstance) { vmi.Spec.Volumes[0].PersistentVolumeClaim.Hotpluggable = true },
+			func(vmi *v1.VirtualMachineInstance) {
+				vmi.Spec.Volumes[0].PersistentVolumeClaim.Hotpluggable = true
+				vmi.Annotations = map[string]string{hotplug.DeclaredAnnotation: "one"}
+			},
 			[]string{"two"},
-			"unplug it first",
+			"it is not plugged in, or is just being unplugged",
 		},
 		"ephemeral": {
 			func(vmi *v1.VirtualMachineInstance) {

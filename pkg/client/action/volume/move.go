@@ -302,7 +302,8 @@ func (m *Moving) refused() error {
 	strategy := v1.UpdateVolumesStrategyMigration
 	template := m.VM.Spec.Template.Spec.DeepCopy()
 	for _, move := range m.Moves {
-		*hotplug.Volume(template, move.Volume) = *volumemigration.OnClaim(move.Volume, move.To.Name)
+		volume := hotplug.Volume(template, move.Volume)
+		*volume = *hotplug.On(volume, move.To.Name)
 	}
 	decision := volumemigration.Follow(&strategy, template, m.VMI)
 	if decision.Waiting {

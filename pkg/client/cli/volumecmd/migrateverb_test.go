@@ -255,9 +255,9 @@ func TestMigrateRefused(t *testing.T) {
 			},
 		},
 		"shared": {line: "demo data --storage-class fast", code: 1, errs: shared, change: sharedData},
-		"plugged in": {
+		"being plugged in": {
 			line: "demo data --storage-class fast", code: 1,
-			errs: "volume data cannot be copied: it is hotpluggable, and only disks that the guest was started with",
+			errs: "volume data cannot be copied: it is not plugged in, or is just being unplugged",
 			change: func(m *moving) {
 				m.vm.Spec.Template.Spec.Volumes[1].PersistentVolumeClaim.Hotpluggable = true
 				m.vmi.Spec.Volumes[1].PersistentVolumeClaim.Hotpluggable = true

@@ -85,9 +85,9 @@ func TestMoveIsRefused(t *testing.T) {
 		keys []string
 		want string
 	}{
-		"plugged in": {&fake{}, []string{"down", "z", "'fast", "down", "'data", "ctrl+s"}, "data cannot be copied"},
-		"stopped":    {&fake{}, []string{"/", "'off", "enter", "z", "'fast", "ctrl+s"}, "The guest does not run"},
-		"forbidden":  {&fake{forbidden: "you may not"}, []string{"down", "z"}, "You may not"},
+		"unknown":   {&fake{}, []string{"down", "z", "'fast", "down", "'data", "ctrl+s"}, "data cannot be copied"},
+		"stopped":   {&fake{}, []string{"/", "'off", "enter", "z", "'fast", "ctrl+s"}, "The guest does not run"},
+		"forbidden": {&fake{forbidden: "you may not"}, []string{"down", "z"}, "You may not"},
 	} {
 		a := New(world(c.f))
 		t.Cleanup(a.Close)
