@@ -14,6 +14,7 @@ import (
 	"path"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/virtkit/virtkit/pkg/client/action"
 )
@@ -27,6 +28,8 @@ type Fetcher struct {
 	// Show, which may be nil, is told how many bytes are there, and of how many; 0 for not known. It is told first of
 	// those that are there before the download goes on.
 	Show func(have, size int64)
+	// Now is the clock by which keys and signatures expire; time.Now unless set.
+	Now func() time.Time
 }
 
 // File is a downloaded image.

@@ -1,30 +1,33 @@
 package images
 
 import (
-	"bytes"
 	"context"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"net/url"
 	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
+	"time"
 
 	"github.com/ProtonMail/go-crypto/openpgp"
-	"github.com/ProtonMail/go-crypto/openpgp/clearsign"
 )
 
 // Signature says how the file of checksums is signed, with OpenPGP.
 type Signature struct {
 	// URL is the address, with https, of the signature. Without it the file of checksums is itself a signed message.
 	URL string `json:"url,omitempty"`
-	// Key is the address, with https, of the key; the file may have others, too.
-	Key string `json:"key"`
-	// Fingerprint is the key's: 40 or 64 hexadecimal digits. It is what is trusted, not the address.
-	Fingerprint string `json:"fingerprint"`
+	// Key is the address, with https, of the key; the file may have others, too. It may be left out if SigningKey is
+	// set, and then is where a renewed key is looked for.
+	Key string `json:"key,omitempty"`
+	// SigningKey is the key itself: one OpenPGP public key as text, which begins with BEGIN PGP PUBLIC KEY BLOCK.
+	SigningKey string `json:"signingKey,omitempty"`
+	// Fingerprint is the key's: 40 or 64 hexadecimal digits. It is what is trusted, not the address. It may be left out
+	// if SigningKey is set.
+	Fingerprint string `json:"fingerprint,omitempty"`
 }
 
 // Bounds of what is downloaded for a signature, bytes. The keys of a distribution's ten years have some 100 KiB.
@@ -36,17 +39,36 @@ const (
 var fingerprintForm = regexp.MustCompile(`^([0-9A-Fa-f]{40}|[0-9A-Fa-f]{64})$`)
 
 func (s *Signature) check() error {
-	if !fingerprintForm.MatchString(s.Fingerprint) {
+	if (s.Fingerprint != "" || s.SigningKey == "") && !fingerprintForm.MatchString(s.Fingerprint) {
 		return fmt.Errorf("fingerprint: %q is no fingerprint of a key: 40 or 64 hexadecimal digits, without blanks",
 			cut(s.Fingerprint))
 	}
-	if !secure(s.Key) {
-		return fmt.Errorf("key: %q is no address with https", s.Key)
+	switch {
+	case s.SigningKey == "" && s.Key == "":
+		return errors.New("key: none is given; write its address, or the key itself as signingKey")
+	case s.Key != "" && !secure(s.Key):
+		return fmt.Errorf("key: %q is no address with https", cut(s.Key))
+	case s.URL != "" && !secure(s.URL):
+		return fmt.Errorf("url: %q is no address with https", cut(s.URL))
 	}
-	if s.URL != "" && !secure(s.URL) {
-		return fmt.Errorf("url: %q is no address with https", s.URL)
+	if s.SigningKey != "" {
+		if _, err := signingKey([]byte(s.SigningKey), s.Fingerprint); err != nil {
+			return fmt.Errorf("signingKey: %w", err)
+		}
 	}
 	return nil
+}
+
+// Signer returns the fingerprint of the key, upper case; "" if the key cannot be read.
+func (s *Signature) Signer() string {
+	if s.Fingerprint != "" {
+		return strings.ToUpper(s.Fingerprint)
+	}
+	key, err := signingKey([]byte(s.SigningKey), "")
+	if err != nil {
+		return ""
+	}
+	return fmt.Sprintf("%X", key.PrimaryKey.Fingerprint)
 }
 
 // secure reports whether something is an address with https, and without an account.
@@ -62,101 +84,125 @@ type SignatureError struct {
 }
 
 func (e *SignatureError) Error() string {
-	return fmt.Sprintf("%s: it is not shown to be signed by the key %s (%s), so nothing was downloaded. Try again; if "+
-		"it stays so, somebody is changing the file, or the publisher has a new key: see `virtctl image add --help`",
-		e.URL, strings.ToUpper(e.Fingerprint), e.Err)
+	return fmt.Sprintf("%s: it is not shown to be signed by the key %s (%s), so nothing was downloaded. %s",
+		e.URL, strings.ToUpper(e.Fingerprint), e.Err, e.remedy())
 }
 
 func (e *SignatureError) Unwrap() error { return e.Err }
 
-// signed returns what of a file of checksums is signed by the key.
+func (e *SignatureError) remedy() string {
+	const add = "see `virtctl image add --help`"
+	switch {
+	case errors.Is(e.Err, errKeyExpired), errors.Is(e.Err, errKeyRevoked), errors.Is(e.Err, errWeakHash):
+		return "Take the key that the publisher signs with now: " + add
+	default:
+		return "Try again; if it stays so, somebody is changing the file, or the publisher has a new key: " + add
+	}
+}
+
+// signed returns what of a file of checksums is signed by the key. The key of the catalogue is tried first, then the
+// one of an earlier download. If it has expired or has not the subkey that has signed, it is downloaded anew.
 func (f *Fetcher) signed(ctx context.Context, s *Source, sums []byte) ([]byte, error) {
-	keys, err := f.keys(ctx, s.Signature)
+	signer := s.Signature.Signer()
+	detached, err := f.detached(ctx, s)
 	if err != nil {
 		return nil, err
 	}
-	var detached []byte
-	if s.Signature.URL != "" {
-		if detached, err = f.small(ctx, s.Signature.URL, maxSignature, "signature"); err != nil {
-			return nil, err
+	var wrong error
+	for _, key := range f.known(s.Signature) {
+		text, err := verify(key, sums, detached, f.now())
+		if err == nil {
+			return text, nil
+		}
+		wrong = err
+		if !errors.Is(err, errKeyExpired) && !errors.Is(err, errOtherKey) {
+			return nil, &SignatureError{s.Checksums, signer, err}
 		}
 	}
-	text, err := verify(keys, sums, detached)
+	if s.Signature.Key == "" {
+		return nil, &SignatureError{s.Checksums, signer, wrong}
+	}
+	key, err := f.renewed(ctx, s.Signature)
+	switch {
+	case err != nil && wrong == nil:
+		return nil, err
+	case err != nil:
+		return nil, &SignatureError{
+			s.Checksums, signer, fmt.Errorf("%w, and no newer copy of it was had: %w", wrong, err),
+		}
+	}
+	text, err := verify(key, sums, detached, f.now())
 	if err != nil {
-		return nil, &SignatureError{s.Checksums, s.Signature.Fingerprint, err}
+		return nil, &SignatureError{s.Checksums, signer, err}
 	}
 	return text, nil
 }
 
-// verify returns what is signed by one of the keys: all of a text with a detached signature, or the message within one
-// without.
-func verify(keys openpgp.EntityList, text, detached []byte) ([]byte, error) {
-	if detached == nil {
-		block, _ := clearsign.Decode(text)
-		if block == nil {
-			return nil, errors.New("it is no signed message")
-		}
-		if _, err := block.VerifySignature(keys, nil); err != nil {
-			return nil, err
-		}
-		return block.Plaintext, nil
+// detached downloads the signature that is a file of its own; nil if the catalogue names none.
+func (f *Fetcher) detached(ctx context.Context, s *Source) ([]byte, error) {
+	if s.Signature.URL == "" {
+		return nil, nil
 	}
-	check := openpgp.CheckDetachedSignature
-	if armored(detached) {
-		check = openpgp.CheckArmoredDetachedSignature
-	}
-	if _, err := check(keys, bytes.NewReader(text), bytes.NewReader(detached), nil); err != nil {
+	data, err := f.small(ctx, s.Signature.URL, maxSignature, "signature")
+	var status *StatusError
+	switch {
+	case errors.As(err, &status) && (status.Code == http.StatusNotFound || status.Code == http.StatusGone):
+		return nil, &SignatureError{
+			s.Checksums, s.Signature.Signer(), fmt.Errorf("%w: %s answers %s", errNoSignature, status.URL, status.Status),
+		}
+	case err != nil:
 		return nil, err
+	case len(data) == 0:
+		return nil, &SignatureError{
+			s.Checksums, s.Signature.Signer(), fmt.Errorf("%w: %s is empty", errNoSignature, s.Signature.URL),
+		}
 	}
-	return text, nil
+	return data, nil
 }
 
-// armored reports whether OpenPGP data are text: in binary the first bit is set.
-func armored(data []byte) bool { return len(data) > 0 && data[0]&0x80 == 0 }
+func (f *Fetcher) now() time.Time {
+	if f.Now == nil {
+		return time.Now()
+	}
+	return f.Now()
+}
 
-// keys returns the key of a signature: that of an earlier download, or the one of its address. The fingerprint decides.
-func (f *Fetcher) keys(ctx context.Context, s *Signature) (openpgp.EntityList, error) {
-	file := filepath.Join(f.Dir, "key-"+strings.ToLower(s.Fingerprint))
-	kept, err := os.ReadFile(file)
-	if err == nil {
-		if keys, wrong := keyOf(kept, s.Fingerprint); wrong == nil {
-			return keys, nil
+// known returns the copies of the key that need no download.
+func (f *Fetcher) known(s *Signature) []*openpgp.Entity {
+	var keys []*openpgp.Entity
+	if s.SigningKey != "" {
+		if key, err := signingKey([]byte(s.SigningKey), s.Fingerprint); err == nil { // check has seen to it
+			keys = append(keys, key)
 		}
 	}
+	if s.Key != "" {
+		if data, err := os.ReadFile(f.kept(s)); err == nil {
+			if key, err := keyOf(data, s.Signer()); err == nil { // else it is downloaded again
+				keys = append(keys, key)
+			}
+		}
+	}
+	return keys
+}
+
+func (f *Fetcher) kept(s *Signature) string {
+	return filepath.Join(f.Dir, "key-"+strings.ToLower(s.Signer()))
+}
+
+// renewed downloads the key, and keeps it. The fingerprint decides whether it is the one.
+func (f *Fetcher) renewed(ctx context.Context, s *Signature) (*openpgp.Entity, error) {
 	data, err := f.small(ctx, s.Key, maxKeys, "key")
 	if err != nil {
 		return nil, err
 	}
-	keys, err := keyOf(data, s.Fingerprint)
+	key, err := keyOf(data, s.Signer())
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", s.Key, err)
 	}
-	if err := keep(file, data); err != nil {
+	if err := keep(f.kept(s), data); err != nil {
 		return nil, fmt.Errorf("keep the key of a signature: %w", err)
 	}
-	return keys, nil
-}
-
-// keyOf returns the key with a fingerprint out of a file of OpenPGP keys, in text or in binary.
-func keyOf(data []byte, fingerprint string) (openpgp.EntityList, error) {
-	read := openpgp.ReadKeyRing
-	if armored(data) {
-		read = openpgp.ReadArmoredKeyRing
-	}
-	all, err := read(bytes.NewReader(data))
-	if err != nil {
-		return nil, fmt.Errorf("it has no OpenPGP keys: %w", err)
-	}
-	want, err := hex.DecodeString(fingerprint)
-	if err != nil {
-		return nil, fmt.Errorf("fingerprint: %w", err)
-	}
-	for _, entity := range all {
-		if bytes.Equal(entity.PrimaryKey.Fingerprint, want) {
-			return openpgp.EntityList{entity}, nil
-		}
-	}
-	return nil, fmt.Errorf("its %d keys have not the fingerprint %s", len(all), strings.ToUpper(fingerprint))
+	return key, nil
 }
 
 // keep writes a file whole or not at all.

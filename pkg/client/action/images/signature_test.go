@@ -2,6 +2,7 @@ package images
 
 import (
 	"bytes"
+	"crypto"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -10,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/ProtonMail/go-crypto/openpgp"
 	"github.com/ProtonMail/go-crypto/openpgp/armor"
@@ -98,8 +100,11 @@ func TestSigned(t *testing.T) {
 		sums, signature, keys []byte
 		want                  string
 	}{
-		"binary":             {sums, ours.detached(t, sums, false), public(t, false, ours), ""},
-		"armored":            {sums, ours.detached(t, sums, true), public(t, true, ours), ""},
+		"binary":  {sums, ours.detached(t, sums, false), public(t, false, ours), ""},
+		"armored": {sums, ours.detached(t, sums, true), public(t, true, ours), ""},
+		"version 3": {
+			sums, armour(t, openpgp.SignatureType, ours.v3(t, sums, nil)), public(t, true, ours), "",
+		},
 		"one key of several": {sums, ours.detached(t, sums, true), public(t, false, theirs, ours), ""},
 		"a message":          {ours.message(t, sums), nil, public(t, true, ours), ""},
 		"another key": {
@@ -117,7 +122,14 @@ func TestSigned(t *testing.T) {
 			append(bytes.Clone(forged), ours.message(t, sums)...), nil, public(t, false, ours), "",
 		},
 		"no message":   {sums, nil, public(t, false, ours), "it is no signed message"},
-		"no signature": {sums, []byte("404, found nothing"), public(t, false, ours), "not shown to be signed"},
+		"no signature": {sums, []byte("404, found nothing"), public(t, false, ours), "there is no signature"},
+		"an empty one": {sums, []byte{}, public(t, false, ours), "there is no signature: https://"},
+		"revoked key":  {sums, ours.detached(t, sums, false), public(t, false, ours.revoked(t)), "has been revoked"},
+		"expired key":  {sums, ours.detached(t, sums, false), public(t, false, ours.expired(t)), "the key has expired"},
+		"weak": {
+			sums, ours.v3(t, sums, func(v *v3) { v.hash, v.hashID = crypto.SHA1, 2 }), public(t, false, ours),
+			"weaker than SHA-256",
+		},
 		"not the key": {
 			sums, ours.detached(t, sums, false), public(t, false, theirs), "its 1 keys have not the fingerprint",
 		},
@@ -142,7 +154,7 @@ func TestSigned(t *testing.T) {
 			if test.signature != nil {
 				source.Signature.URL = p.URL + "/SUMS.gpg"
 			}
-			f := &Fetcher{HTTP: p.Client(), Dir: filepath.Join(t.TempDir(), "images")}
+			f := &Fetcher{HTTP: p.Client(), Dir: filepath.Join(t.TempDir(), "images"), Now: tomorrow}
 			file, err := f.Fetch(t.Context(), source)
 			if test.want != "" {
 				if err == nil || !strings.Contains(err.Error(), test.want) {
@@ -191,6 +203,142 @@ func TestKeptKey(t *testing.T) {
 	}
 }
 
+func tomorrow() time.Time { return time.Now().Add(24 * time.Hour) }
+
+// A key in the catalogue needs no download. Its address is asked for a newer copy once it has expired; the copy that is
+// kept is then as good.
+func TestSigningKey(t *testing.T) {
+	ours, theirs := newSigner(t), newSigner(t)
+	for name, test := range map[string]struct {
+		own, there []byte // there: what the key's address has; nil for no address
+		asked      int
+		want       string
+	}{
+		"good":             {public(t, true, ours), nil, 0, ""},
+		"good, an address": {public(t, true, ours), []byte("damaged"), 0, ""},
+		"expired":          {public(t, true, ours.expired(t)), nil, 0, "the key has expired"},
+		"renewed":          {public(t, true, ours.expired(t)), public(t, false, ours), 1, ""},
+		"expired there, too": {
+			public(t, true, ours.expired(t)), public(t, false, ours.expired(t)), 2, "the key has expired",
+		},
+		"another there": {
+			public(t, true, ours.expired(t)), public(t, false, theirs), 2,
+			"the key has expired, and no newer copy of it was had: ",
+		},
+		// A revoked key does not become good by an older copy of it.
+		"revoked": {public(t, true, ours.revoked(t)), public(t, false, ours), 0, "has been revoked"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newPublisher(t)
+			digest := sha256.Sum256(p.disk)
+			p.sums = string(ours.message(t, []byte(hex.EncodeToString(digest[:])+"  disk.img\n")))
+			asked := 0
+			p.Config.Handler.(*http.ServeMux).HandleFunc("/key", func(w http.ResponseWriter, _ *http.Request) {
+				asked++
+				_, _ = w.Write(test.there)
+			})
+			source := p.source()
+			source.Signature = &Signature{SigningKey: string(test.own)}
+			if test.there != nil {
+				source.Signature.Key = p.URL + "/key"
+			}
+			if err := source.check(); err != nil {
+				t.Fatal(err)
+			}
+			f := &Fetcher{HTTP: p.Client(), Dir: t.TempDir(), Now: tomorrow}
+			for range 2 {
+				_, err := f.Fetch(t.Context(), source)
+				if (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
+					t.Errorf("%v, want %q", err, test.want)
+				}
+				if err != nil && !strings.Contains(err.Error(), strings.ToUpper(ours.fingerprint())) {
+					t.Errorf("the key is not named: %v", err)
+				}
+			}
+			if asked != test.asked {
+				t.Errorf("the key was asked for %d times, want %d", asked, test.asked)
+			}
+		})
+	}
+}
+
+// A signature that is not there is an error, and the checksum alone does not do.
+func TestMissingSignature(t *testing.T) {
+	ours := newSigner(t)
+	p := newPublisher(t)
+	digest := sha256.Sum256(p.disk)
+	p.sums = hex.EncodeToString(digest[:]) + "  disk.img\n"
+	source := p.source()
+	source.Signature = &Signature{SigningKey: string(public(t, true, ours)), URL: p.URL + "/SUMS.asc"}
+	f := &Fetcher{HTTP: p.Client(), Dir: t.TempDir()}
+	_, err := f.Fetch(t.Context(), source)
+	var wrong *SignatureError
+	if !errors.As(err, &wrong) || !errors.Is(err, errNoSignature) || !strings.Contains(err.Error(), "404") {
+		t.Errorf("%v", err)
+	}
+	if len(p.ranges) > 0 {
+		t.Error("the image was downloaded all the same")
+	}
+}
+
+// The keys of the program's catalogue may sign, on the day when they were put there.
+func TestBuiltinKeys(t *testing.T) {
+	day := time.Date(2026, 11, 29, 0, 0, 0, 0, time.UTC)
+	for _, image := range Builtin().Images {
+		for _, source := range image.Sources {
+			if source.Signature == nil {
+				continue
+			}
+			key, err := signingKey([]byte(source.Signature.SigningKey), source.Signature.Fingerprint)
+			if err != nil {
+				t.Errorf("%s: %v", image.Ref(), err)
+				continue
+			}
+			if _, ok := key.SigningKey(day); !ok {
+				t.Errorf("%s: the key may not sign", image.Ref())
+			}
+		}
+	}
+}
+
+// A file with keys becomes the key of a catalogue, and no private key does.
+func TestSigningKeyOfFile(t *testing.T) {
+	ours, theirs := newSigner(t), newSigner(t)
+	var private bytes.Buffer
+	if err := ours.SerializePrivate(&private, nil); err != nil {
+		t.Fatal(err)
+	}
+	for name, test := range map[string]struct {
+		data        []byte
+		fingerprint string
+		want        string
+	}{
+		"text":                 {public(t, true, ours), "", ""},
+		"binary":               {public(t, false, ours), "", ""},
+		"one of several":       {public(t, false, theirs, ours), ours.fingerprint(), ""},
+		"which of several":     {public(t, false, theirs, ours), "", "it has 2 keys; name the fingerprint"},
+		"not there":            {public(t, false, theirs), ours.fingerprint(), "its 1 keys have not the fingerprint"},
+		"no fingerprint":       {public(t, false, ours), "0x12", "is no fingerprint"},
+		"private":              {private.Bytes(), "", "it is a private key"},
+		"private, as text":     {armour(t, openpgp.PrivateKeyType, private.Bytes()), "", "it is a private key"},
+		"something else":       {[]byte("ssh-ed25519 AAAA"), "", "it has no OpenPGP keys"},
+		"nothing":              {nil, "", "it has 0 keys"},
+		"larger than keys are": {make([]byte, maxKeys+1), "", "is no key"},
+	} {
+		text, found, err := SigningKey(test.data, test.fingerprint)
+		if test.want != "" {
+			if err == nil || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("%s: %v, want %q", name, err, test.want)
+			}
+			continue
+		}
+		s := &Signature{SigningKey: text}
+		if err != nil || s.check() != nil || s.Signer() != found || found != strings.ToUpper(ours.fingerprint()) {
+			t.Errorf("%s: %v, %v, %s", name, err, s.check(), found)
+		}
+	}
+}
+
 func mustRead(t *testing.T, file string) []byte {
 	t.Helper()
 	data, err := os.ReadFile(file)
@@ -215,6 +363,23 @@ func TestSignatureCheck(t *testing.T) {
 			Checksums: "https://example.com/SUMS",
 			Signature: &Signature{Key: key, Fingerprint: print, URL: "http://example.com/SUMS.gpg"},
 		},
+		"signature.key: none is given": {
+			Checksums: "https://example.com/SUMS", Signature: &Signature{Fingerprint: print},
+		},
+		"signature.signingKey: it is no key as text": {
+			Checksums: "https://example.com/SUMS", Signature: &Signature{SigningKey: "\x99\x01"},
+		},
+		"signature.signingKey: it has no OpenPGP keys": {
+			Checksums: "https://example.com/SUMS", Signature: &Signature{SigningKey: "-----BEGIN"},
+		},
+		"signature.signingKey: its 1 keys have not": {
+			Checksums: "https://example.com/SUMS",
+			Signature: &Signature{SigningKey: string(public(t, true, newSigner(t))), Fingerprint: print},
+		},
+		"signature.signingKey: it has more than": {
+			Checksums: "https://example.com/SUMS",
+			Signature: &Signature{SigningKey: strings.Repeat("a", maxSigningKey+1), Fingerprint: print},
+		},
 		"signature: it signs a file of checksums": {
 			Checksum: strings.Repeat("0", 64), Signature: &Signature{Key: key, Fingerprint: print},
 		},
@@ -234,12 +399,14 @@ func FuzzSignature(f *testing.F) {
 	f.Add(public(f, true, ours), ours.message(f, sums), []byte(nil))
 	f.Add(public(f, false, ours), sums, ours.detached(f, sums, false))
 	f.Add(public(f, false, ours), sums, ours.detached(f, sums, true))
-	trusted := openpgp.EntityList{newSigner(f).Entity}
+	f.Add(public(f, false, ours), sums, ours.v3(f, sums, nil))
+	trusted := newSigner(f).Entity
 	f.Fuzz(func(t *testing.T, keys, text, detached []byte) {
-		if all, err := keyOf(keys, ours.fingerprint()); err == nil && len(all) != 1 {
-			t.Errorf("%d keys", len(all))
+		key, err := keyOf(keys, ours.fingerprint())
+		if err == nil && hex.EncodeToString(key.PrimaryKey.Fingerprint) != ours.fingerprint() {
+			t.Errorf("%X is another key", key.PrimaryKey.Fingerprint)
 		}
-		if _, err := verify(trusted, text, detached); err == nil {
+		if _, err := verify(trusted, text, detached, time.Now().Add(time.Hour)); err == nil {
 			t.Error("signed by a key that nobody has used")
 		}
 	})

@@ -3,7 +3,10 @@ package imagecmd
 import (
 	"context"
 	"fmt"
+	"io"
+	"os"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -20,6 +23,8 @@ type AddOptions struct {
 	Source  images.Source
 	// Signature is that of the source's file of checksums.
 	Signature images.Signature
+	// SigningKey is the key of the signature: a file, or an address with https.
+	SigningKey string
 }
 
 // NewCmdAdd makes `virtctl image add`.
@@ -32,13 +37,16 @@ func NewCmdAdd(f *cli.Factory) *cobra.Command {
 version, also of the program's catalogue; another architecture of it is added. Nothing is downloaded yet.
 
 A file has a checksum. A container image (docker://IMAGE), which the cluster pulls, has none: its digest, if the
-reference has one, is its checksum.`,
+reference has one, is its checksum.
+
+With --signing-key a file of checksums must be signed by an OpenPGP key. A key that is a file goes into the catalogue.
+One that is an address is downloaded when an image is first pulled, and is trusted by its fingerprint, --signed-by.`,
 		Example: cli.Examples(f.Program, `
 			virtctl image add rocky/10 --size 10Gi --user rocky \
 			  --url https://example.com/Rocky-10.qcow2 --checksums https://example.com/CHECKSUM
 			virtctl image add rocky/10 --size 10Gi --url https://example.com/Rocky-10.qcow2 \
 			  --checksums https://example.com/CHECKSUM --signature https://example.com/CHECKSUM.asc \
-			  --signing-key https://example.com/KEY.asc --signed-by $FINGERPRINT
+			  --signing-key KEY.asc
 			virtctl image add fedora/42 --size 10Gi --user fedora --url docker://quay.io/containerdisks/fedora:42
 			virtctl image add golden/2 --size 20Gi --url https://example.com/golden-2.img --checksum $SHA256`),
 		Args:              cli.Args(1, 1, "an image: NAME/VERSION"),
@@ -61,8 +69,9 @@ reference has one, is its checksum.`,
 	flags.StringVar(&o.Source.Checksum, "checksum", "", "SHA-256 or SHA-512 checksum of the file, in `HEX`")
 	flags.StringVar(&o.Source.Checksums, "checksums", "", "`URL` of a file of checksums, as SHA256SUMS")
 	flags.StringVar(&o.Signature.Fingerprint, "signed-by", "",
-		"Fingerprint, in `HEX`, of the OpenPGP key that the file of checksums must be signed with")
-	flags.StringVar(&o.Signature.Key, "signing-key", "", "`URL` of that key")
+		"Fingerprint, in `HEX`, of the OpenPGP key that the file of checksums must be signed with; the key in the file "+
+			"of --signing-key unless given")
+	flags.StringVar(&o.SigningKey, "signing-key", "", "`FILE` with that key, as text or binary, or its address with https")
 	flags.StringVar(&o.Signature.URL, "signature", "",
 		"`URL` of the signature; without it the file of checksums is itself a signed message")
 	flags.StringVar(&o.Source.Arch, "arch", DefaultArch, "Architecture of the guest: amd64, arm64 or s390x")
@@ -90,10 +99,13 @@ func Add(ctx context.Context, o *AddOptions) error {
 	case o.Image.Size == "":
 		return cli.UsageErrorf("how large is its claim to be? Give --size, such as --size=10Gi")
 	}
-	if o.Signature != (images.Signature{}) {
+	if o.Signature != (images.Signature{}) || o.SigningKey != "" {
 		if o.Source.Checksums == "" {
 			return cli.UsageErrorf("--signed-by, --signing-key and --signature are about a file of checksums; give " +
 				"its address with --checksums")
+		}
+		if err := o.readKey(); err != nil {
+			return err
 		}
 		o.Source.Signature = &o.Signature
 	}
@@ -123,6 +135,33 @@ func Add(ctx context.Context, o *AddOptions) error {
 	}
 	_, err = fmt.Fprintf(o.Factory.IO.Out, "image %s %s %s\n", image.Ref(), done, path)
 	return err
+}
+
+// readKey fills in the key of the signature.
+func (o *AddOptions) readKey() error {
+	switch {
+	case o.SigningKey == "":
+		return cli.UsageErrorf("which key signs the file of checksums? Give a file with it, or its address, with " +
+			"--signing-key")
+	case strings.Contains(o.SigningKey, "://"):
+		o.Signature.Key = o.SigningKey
+		return nil
+	}
+	file, err := os.Open(o.SigningKey)
+	if err != nil {
+		return cli.UsageErrorf("--signing-key: %s", err)
+	}
+	defer file.Close()
+	const most = 4 << 20
+	data, err := io.ReadAll(io.LimitReader(file, most+1))
+	if err != nil {
+		return fmt.Errorf("read the key: %w", err)
+	}
+	o.Signature.SigningKey, o.Signature.Fingerprint, err = images.SigningKey(data, o.Signature.Fingerprint)
+	if err != nil {
+		return cli.UsageErrorf("--signing-key: %s: %s", o.SigningKey, err)
+	}
+	return nil
 }
 
 // put adds the image to a catalogue, or replaces the one of the same name and version, whose sources for other

@@ -168,7 +168,7 @@ func (p *Image) sources(c canvas) []string {
 			lines = append(lines, c.line("checksums", s.Checksums, theme.Dim)...)
 		}
 		if s.Signature != nil {
-			lines = append(lines, c.line("signed by", s.Signature.Fingerprint, theme.Dim)...)
+			lines = append(lines, c.line("signed by", s.Signature.Signer(), theme.Dim)...)
 		}
 	}
 	return lines
