@@ -299,9 +299,9 @@ func validateName(name, generateName string) field.ErrorList {
 }
 
 // validateReserved reports reserved labels or annotations that are not as they were.
-func validateReserved(reserved []string, labels, before map[string]string, path *field.Path) field.ErrorList {
+func validateReserved(keys []string, labels, before map[string]string, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
-	for _, key := range reserved {
+	for _, key := range keys {
 		value, is := labels[key]
 		if was, had := before[key]; is != had || value != was {
 			errs = append(errs, field.Forbidden(path.Key(key), "is set by virtkit itself; leave it as it is"))

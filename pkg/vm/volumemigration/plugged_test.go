@@ -73,7 +73,7 @@ func TestFollowPlugged(t *testing.T) {
 		"not there yet": {
 			migration, early, both, "", "copied once the guest has it", "a d",
 		},
-		"a LUN":  {migration, device(v1.DiskDevice{LUN: &v1.LunTarget{}}), both, "", "LUN", "a d"},
+		"a LUN": {migration, device(v1.DiskDevice{LUN: &v1.LunTarget{}}), both, "", "LUN", "a d"},
 		"a disc": {
 			migration, device(v1.DiskDevice{CDRom: &v1.CDRomTarget{}}), map[string]string{"one": "c"}, "", "", "c b",
 		},

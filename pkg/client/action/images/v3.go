@@ -102,7 +102,7 @@ func verifyV3(key *openpgp.Entity, text, data []byte, now time.Time) error {
 func (s *signatureV3) digest(text []byte) []byte {
 	sum := s.hash.New()
 	if s.text {
-		openpgp.NewCanonicalTextHash(sum).Write(text) //nolint:errcheck // a hash takes everything
+		openpgp.NewCanonicalTextHash(sum).Write(text)
 	} else {
 		sum.Write(text)
 	}
