@@ -217,8 +217,8 @@ func TestAttachment(t *testing.T) {
 	}
 }
 
-// While a plugged-in disk is copied to claim new, its guest keeps the claim that it has: it is not unplugged, its status
-// does not change, and an attachment pod that is lost is made anew with that claim. Without the annotation the
+// While a plugged-in disk is copied to claim new, its guest keeps the claim that it has: it is not unplugged, its
+// status does not change, and an attachment pod that is lost is made anew with that claim. Without the annotation the
 // disk is unplugged.
 func TestPlugCopied(t *testing.T) {
 	view := plugged(volumeIn(v1.VolumeReady, "a"))

@@ -13,8 +13,8 @@ import (
 )
 
 // KeepPlugged leaves in a template the claims that a guest has plugged in, where their disks are copied, or are to be
-// by the VM's updateVolumesStrategy: what names another claim must not be taken for a disk to unplug, and another to plug
-// in (hotplug.Follow). Follow says what becomes of them. Discs in CD-ROM drives are exchanged all the same.
+// by the VM's updateVolumesStrategy: what names another claim must not be taken for a disk to unplug, and another to
+// plug in (hotplug.Follow). Follow says what becomes of them. Discs in CD-ROM drives are exchanged all the same.
 func KeepPlugged(
 	strategy *v1.UpdateVolumesStrategy, template *v1.VirtualMachineInstanceSpec, vmi *v1.VirtualMachineInstance,
 ) {

@@ -147,9 +147,8 @@ func (f *Fetcher) detached(ctx context.Context, s *Source) ([]byte, error) {
 	var status *StatusError
 	switch {
 	case errors.As(err, &status) && (status.Code == http.StatusNotFound || status.Code == http.StatusGone):
-		return nil, &SignatureError{
-			s.Checksums, s.Signature.Signer(), fmt.Errorf("%w: %s answers %s", errNoSignature, status.URL, status.Status),
-		}
+		none := fmt.Errorf("%w: %s answers %s", errNoSignature, status.URL, status.Status)
+		return nil, &SignatureError{s.Checksums, s.Signature.Signer(), none}
 	case err != nil:
 		return nil, err
 	case len(data) == 0:

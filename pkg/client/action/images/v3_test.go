@@ -145,7 +145,8 @@ func TestV3(t *testing.T) {
 		"expired key": {ours.expired(t), ours.v3(t, text, nil), errKeyExpired},
 		"revoked key": {ours.revoked(t), ours.v3(t, text, nil), errKeyRevoked},
 		"key of encryption": {
-			ours.changed(t, func(sig *packet.Signature) { sig.FlagSign = false }), ours.v3(t, text, nil), errNoSigningKey,
+			ours.changed(t, func(sig *packet.Signature) { sig.FlagSign = false }), ours.v3(t, text, nil),
+			errNoSigningKey,
 		},
 		"cut off": {ours, ours.v3(t, text, nil)[:100], errBad},
 		"empty":   {ours, []byte{0x80 | tagSignature<<2, 0}, errNoSignature},

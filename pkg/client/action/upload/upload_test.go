@@ -254,7 +254,8 @@ func TestPodsThatAreEnded(t *testing.T) {
 		if want != "" {
 			continue
 		}
-		if got, err := os.ReadFile(filepath.Join(c.dir, "disk.img")); err != nil || !bytes.Equal(got[:len(data)], data) {
+		got, err := os.ReadFile(filepath.Join(c.dir, "disk.img"))
+		if err != nil || !bytes.Equal(got[:len(data)], data) {
 			t.Errorf("the disk is not what was sent: %v", err)
 		}
 	}

@@ -69,9 +69,10 @@ One that is an address is downloaded when an image is first pulled, and is trust
 	flags.StringVar(&o.Source.Checksum, "checksum", "", "SHA-256 or SHA-512 checksum of the file, in `HEX`")
 	flags.StringVar(&o.Source.Checksums, "checksums", "", "`URL` of a file of checksums, as SHA256SUMS")
 	flags.StringVar(&o.Signature.Fingerprint, "signed-by", "",
-		"Fingerprint, in `HEX`, of the OpenPGP key that the file of checksums must be signed with; the key in the file "+
-			"of --signing-key unless given")
-	flags.StringVar(&o.SigningKey, "signing-key", "", "`FILE` with that key, as text or binary, or its address with https")
+		"Fingerprint, in `HEX`, of the OpenPGP key that the file of checksums must be signed with; the key in the "+
+			"file of --signing-key unless given")
+	flags.StringVar(&o.SigningKey, "signing-key", "",
+		"`FILE` with that key, as text or binary, or its address with https")
 	flags.StringVar(&o.Signature.URL, "signature", "",
 		"`URL` of the signature; without it the file of checksums is itself a signed message")
 	flags.StringVar(&o.Source.Arch, "arch", DefaultArch, "Architecture of the guest: amd64, arm64 or s390x")
