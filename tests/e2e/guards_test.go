@@ -56,6 +56,7 @@ func (g *guest) holds(t *testing.T, link, address string) {
 // A guest keeps the address that its network has given it when the pod of its next node gets another, and sends from no
 // third one: before it moves, where it has moved to, and back.
 func TestAddressMoves(t *testing.T) {
+	skipInShort(t)
 	t.Parallel()
 	c := theCluster
 	ns := c.namespace(t, "restricted")

@@ -251,6 +251,7 @@ func TestHardware(t *testing.T) {
 // TestWatchdog lets a watchdog that has moved with its guest reset it. The guest has one CPU: one with several may meet
 // QEMU's race (raced) in each boot, and so here in the second.
 func TestWatchdog(t *testing.T) {
+	skipInShort(t)
 	t.Parallel()
 	c := theCluster
 	g := c.create(t, newVM(c.namespace(t, "restricted"), "watchdog", v1.RunStrategyAlways, withWatchdog))

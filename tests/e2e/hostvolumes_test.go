@@ -40,6 +40,7 @@ const metricsPort = `/dev/$(basename $(dirname $(grep -l org.github.vhostmd.1 /s
 // What reaches from the guest to its node is allowed once an administrator has said so: an image on the node, which is
 // made there and kept, and goes along when it is said to be shared; and metrics of the node, on a disk and at a port.
 func TestHostVolumes(t *testing.T) {
+	skipInShort(t)
 	t.Parallel()
 	c := theCluster
 	ns := c.namespace(t, "privileged")

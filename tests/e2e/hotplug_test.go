@@ -277,6 +277,7 @@ func TestHotplug(t *testing.T) {
 // A claim that another guest writes is not plugged in: whoever waits for it learns whose it is, the status does not
 // alternate, and the volume comes once the claim is free.
 func TestHotplugOfHeldClaim(t *testing.T) {
+	skipInShort(t)
 	t.Parallel()
 	c := theCluster
 	ns := c.namespace(t, "restricted")

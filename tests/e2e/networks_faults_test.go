@@ -246,6 +246,7 @@ func TestUsedUpPool(t *testing.T) {
 // A guest that asks for addresses of both families has IPv4 alone where the CNI plugin gives nothing else: it waits for
 // nothing, has no router of IPv6, and is reached.
 func TestNetworkWithoutIPv6(t *testing.T) {
+	skipInShort(t)
 	t.Parallel()
 	c := theCluster
 	ns := c.namespace(t, "restricted")

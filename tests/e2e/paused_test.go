@@ -14,6 +14,7 @@ import (
 
 // A guest that is started paused executes nothing until it is unpaused; and what else is asked of a guest that runs.
 func TestStartPaused(t *testing.T) {
+	skipInShort(t)
 	t.Parallel()
 	c := theCluster
 	g := c.create(t, newVM(c.namespace(t, "restricted"), "paused", v1.RunStrategyHalted))

@@ -30,6 +30,7 @@ func withPluggedData(claim string) func(*v1.VirtualMachine) {
 // device that only one node can use, and on to another node with migrate --with-disks. A copy that is reverted half way
 // leaves the guest where it was, with its old claim alone.
 func TestPluggedDiskMigration(t *testing.T) {
+	skipInShort(t)
 	t.Parallel()
 	needSnapshots(t) // of the driver that has the classes, too
 	c := theCluster

@@ -28,6 +28,7 @@ import (
 // a VM boots from it; the first try is refused. The same command to a claim goes through the API server,
 // since nobody says where the proxy is.
 func TestImageUploadCDI(t *testing.T) {
+	skipInShort(t)
 	t.Parallel()
 	c := theCluster
 	if err := cdi.Install(t.Context(), c.Client); err != nil {

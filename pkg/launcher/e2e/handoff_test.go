@@ -272,6 +272,7 @@ func TestHandoff(t *testing.T) {
 
 // The target's QEMU is killed between "arrived" and "run": the guest goes on at the source.
 func TestTargetQEMUKilledBeforeRun(t *testing.T) {
+	skipInShort(t)
 	m := newMoving(t)
 	m.wordRun()
 	m.target.kill(m.target.process("qemu"), syscall.SIGKILL)
@@ -300,6 +301,7 @@ func TestTargetLauncherKilledBeforeRun(t *testing.T) {
 // The source's libvirtd is killed while the guest is handed over, and the new one does not let it go on; it goes on
 // when the target's QEMU has ended.
 func TestSourceLibvirtdKilledBeforeRun(t *testing.T) {
+	skipInShort(t)
 	m := newMoving(t)
 	m.wordRun()
 	m.source.kill(m.source.process("libvirtd"), syscall.SIGKILL)
@@ -312,6 +314,7 @@ func TestSourceLibvirtdKilledBeforeRun(t *testing.T) {
 
 // The connection breaks before the target has heard: it is made again, and the guest moves.
 func TestHandoffConnectionBreaks(t *testing.T) {
+	skipInShort(t)
 	m := newMoving(t)
 	m.wordRun()
 	m.sever()

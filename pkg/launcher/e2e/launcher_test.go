@@ -154,6 +154,7 @@ func TestGraceOverPowersOff(t *testing.T) {
 }
 
 func TestShutdownDuringBoot(t *testing.T) {
+	skipInShort(t)
 	p := newPod(t, tinyVMI("early"))
 	states := p.watch()
 	if _, err := p.start(); err != nil {
@@ -170,6 +171,7 @@ func TestShutdownDuringBoot(t *testing.T) {
 }
 
 func TestRebootAndResetKeepThePod(t *testing.T) {
+	skipInShort(t)
 	p := newPod(t, tinyVMI("reboot"))
 	p.mustStart()
 	for i, again := range []func() error{

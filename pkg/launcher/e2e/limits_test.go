@@ -82,6 +82,7 @@ func TestDiskLimits(t *testing.T) {
 // QEMU holds a limit that comes while the guest reads and writes as fast as it can: over ten seconds it moves no more
 // than the limit says, and one tenth of a second's worth at once.
 func TestDiskLimitHolds(t *testing.T) {
+	skipInShort(t)
 	p := newPod(t, tinyVMI("holds"))
 	p.mustStart()
 	m := &moving{t: t}
@@ -131,6 +132,7 @@ func TestDiskLimitHolds(t *testing.T) {
 
 // A limit moves with the guest, and can be changed where it is then.
 func TestDiskLimitsMove(t *testing.T) {
+	skipInShort(t)
 	m := newMoving(t, func(vmi *v1.VirtualMachineInstance) {
 		vmi.Annotations = map[string]string{"disk.virtkit.io/disk0": "bps=50Mi"}
 	})

@@ -50,6 +50,15 @@ var cache = struct {
 // rootfs is the launcher image, unpacked once a test run.
 var rootfs string
 
+// skipInShort leaves out of runs with -short, such as CI's, what takes long and that tests/e2e shows, too, or a test
+// beside it.
+func skipInShort(t *testing.T) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("not with -short; make test-long has it")
+	}
+}
+
 func TestMain(m *testing.M) { os.Exit(run(m)) }
 
 func run(m *testing.M) int {

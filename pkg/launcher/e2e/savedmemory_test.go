@@ -79,6 +79,7 @@ func onOwnDisk(t *testing.T, name string) (vmi *v1.VirtualMachineInstance, claim
 // A guest whose memory was saved goes on from there in another launcher, with the disk of that moment: what it had only
 // in memory is there, what it did since is not. The same happens once.
 func TestSavedMemory(t *testing.T) {
+	skipInShort(t)
 	vmi, claims := onOwnDisk(t, "remember")
 	first := newPodOnClaims(t, vmi, claims)
 	if _, err := first.start(); err != nil {

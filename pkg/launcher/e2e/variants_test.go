@@ -139,6 +139,7 @@ func TestVariantsStart(t *testing.T) {
 }
 
 func TestBootUEFI(t *testing.T) {
+	skipInShort(t)
 	vmi := tinyVMI("uefi")
 	vmi.Spec.Domain.Firmware = firmware(&v1.Bootloader{EFI: &v1.EFI{SecureBoot: new(false)}})
 	vmi.Spec.Domain.Memory.Guest = new(resource.MustParse("256Mi"))
